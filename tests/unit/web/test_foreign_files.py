@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from weirlab.store import Store
 from weirlab.web.captures import arrays
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.sending import EscapedDocument
+from weirlab.web.service import service
+from weirlab.web.settings import WebSettings
 
-from .conftest import Serve, send, settled
+from .conftest import ORIGIN, Serve, send, settled
 from .test_runs import listed, trials
 
 
@@ -40,20 +42,33 @@ Put = Callable[[Path], None]
 OTHERS = [pipe, link, zeros]
 
 
-@pytest.fixture
-def data_id(client: TestClient, capture: bytes) -> str:
-    found = send(client, capture)
-    settled(client, found)
-    return found
+GRAPHS = "connections/0/graphs?side=b&from=0&to=1"
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory, capture: bytes) -> tuple[Path, str]:
+    """A store with a capture that was analysed and drawn, and its data ID; tests get copies."""
+    store = Store(tmp_path_factory.mktemp("analysed"))
+    with service(WebSettings(), store) as made:
+        client = TestClient(made.app, base_url=ORIGIN)
+        data_id = send(client, capture)
+        assert settled(client, data_id)["stage"] == "ready"
+        drawn = client.get(f"/api/captures/{data_id}/{GRAPHS}")
+        assert drawn.status_code == 200, drawn.text
+    return store.root, data_id
 
 
 @pytest.fixture
-def one(store: Store, data_id: str) -> Measurement:
-    found = Measurements(store.root).open(data_id)
-    # The service shows a state before it is stored, and would write it over that of a test.
-    while found.state.stage != "ready":
-        time.sleep(0.01)
-    return found
+def one(store: Store, analysed: tuple[Path, str]) -> Measurement:
+    folder, data_id = analysed
+    shutil.copytree(folder, store.root, dirs_exist_ok=True)
+    return Measurements(store.root).open(data_id)
+
+
+@pytest.fixture
+def client(one: Measurement, serve: Serve) -> TestClient:
+    """A service that begins with this measurement."""
+    return serve()[0]
 
 
 def replace(path: Path, put: Put) -> None:
@@ -91,14 +106,14 @@ def test_a_state_with_wrong_fields_is_damaged(client: TestClient, one: Measureme
         ("capture", "file"),
         ("capture", "part.pcapng?from=0&to=1"),
         ("series/segments.parquet", "series/segments.parquet"),
-        ("points/0-b/index.json", "connections/0/graphs?side=b&from=0&to=1"),
-        ("points/0-b/rates-time.npy", "connections/0/graphs?side=b&from=0&to=1"),
+        ("points/0-b/index.json", GRAPHS),
+        ("points/0-b/rates-time.npy", GRAPHS),
     ],
 )
 def test_what_is_no_file_is_not_sent(
     client: TestClient, one: Measurement, file: str, request_path: str, put: Put
 ) -> None:
-    drawn = client.get(f"/api/captures/{one.data_id}/connections/0/graphs?side=b&from=0&to=1")
+    drawn = client.get(f"/api/captures/{one.data_id}/{GRAPHS}")
     assert drawn.status_code == 200, drawn.text
     arrays.release(one.path / "points")
     replace(one.path / file, put)
@@ -125,7 +140,7 @@ def test_a_capture_that_is_no_file_fails_at_once(
 def test_an_array_of_something_else_than_numbers_in_a_row_is_damaged(
     client: TestClient, one: Measurement, array: np.ndarray
 ) -> None:
-    graphs = f"/api/captures/{one.data_id}/connections/0/graphs?side=b&from=0&to=1"
+    graphs = f"/api/captures/{one.data_id}/{GRAPHS}"
     assert client.get(graphs).status_code == 200
     arrays.release(one.path / "points")
     np.save(one.path / "points" / "0-b" / "rates-time.npy", array, allow_pickle=True)
