@@ -124,7 +124,9 @@ def thresholds(run: str | Run = "last", *, store: AnyStore = None) -> pl.DataFra
     See :func:`weirlab.measure.thresholds.thresholds` for the columns.
     """
     where, run_id = _place(run, store)
-    return measured.thresholds(where.open(run_id).trials().filter(pl.col("role") == "profile"))
+    return measured.thresholds(
+        measured.usable(where.open(run_id).trials().filter(pl.col("role") == "profile"))
+    )
 
 
 @dataclass(frozen=True)

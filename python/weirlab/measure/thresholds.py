@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -15,31 +15,58 @@ from weirlab.model import regimes
 from weirlab.model.base import ObservationTable
 
 
+@dataclass(frozen=True)
+class UsableTrials:
+    """The valid trials with one matching position and no cross traffic of which something arrived."""
+
+    plain: pl.DataFrame
+    grid: pl.DataFrame
+    """Those of the grid with the usual gaps, as :func:`in_overload` has them."""
+    keys: tuple[str, ...]
+    """The columns that tell their settings apart."""
+
+
+def usable(trials: pl.DataFrame) -> UsableTrials:
+    """Those of ``trials``, which are ``Run.trials()`` or a part of it.
+
+    Where shares of new flows vary, ``position`` is the mean over the packets: the share ``new_share`` of
+    them is compared with ``rules``.
+    """
+    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
+    if answered:
+        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
+    chosen = pl.col("valid") & (pl.col("places") == "") & ~pl.col("cross_traffic") & (pl.col("received") > 0)
+    plain = trials.filter(chosen).with_columns(
+        arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals")
+    )
+    loads = plain.filter(_GRID)
+    usual = loads["arrivals"].mode(maintain_order=True).first() if loads.height else None
+    grid = in_overload(loads.filter(pl.col("arrivals").eq_missing(usual)))
+    return UsableTrials(plain, grid, ("position", "stateful", "frame_bytes", "sizes_text", *answered))
+
+
 def rates(trials: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """The rows of :func:`thresholds`, :func:`delays` and :func:`irregular`, each under its name."""
-    return {each.__name__: each(trials).to_dicts() for each in (thresholds, delays, irregular)}
+    chosen = usable(trials)
+    return {each.__name__: each(chosen).to_dicts() for each in (thresholds, delays, irregular)}
 
 
-def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
+def thresholds(trials: UsableTrials) -> pl.DataFrame:
     """Measured thresholds: the median forwarding rate of the valid trials :func:`in_overload`; outside
     profiles, of those that lost more than 5 %.
 
-    ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions, with cross
-    traffic on the device, or with other gaps than most are left out. Columns: ``position, stateful,
-    sizes_text, frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest), ``n``, and
-    ``interval_low_pps, interval_high_pps``, the 95 % interval of the threshold (null for a single trial); one
-    row per setting that was overloaded at all. Where shares of new flows vary, ``position`` is the mean over
-    the packets: the share ``new_share`` of them is compared with ``rules``.
+    Columns: ``position, stateful, sizes_text, frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and
+    largest), ``n``, and ``interval_low_pps, interval_high_pps``, the 95 % interval of the threshold (null for
+    a single trial); one row per setting that was overloaded at all.
     """
-    plain, keys = _plain(trials)
     # Bursts and searches are no grid of loads, in which regimes could be told apart.
-    others = plain.filter(~_GRID).with_columns(
+    others = trials.plain.filter(~_GRID).with_columns(
         overload=pl.col("forwarding_pps") < (1 - regimes.CLEAR_LOSS) * pl.col("achieved_pps")
     )
     return (
-        pl.concat([_sorted(plain), others], how="diagonal")
+        pl.concat([trials.grid, others], how="diagonal")
         .filter("overload")
-        .group_by(keys)
+        .group_by(trials.keys)
         .agg(
             threshold_pps=pl.col("forwarding_pps").median(),
             low_pps=pl.col("forwarding_pps").min(),
@@ -52,71 +79,47 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
             interval_high_pps=pl.col("threshold_pps") * pl.col("half").exp(),
         )
         .drop("half")
-        .sort(keys)
+        .sort(trials.keys)
     )
 
 
-def delays(trials: pl.DataFrame) -> pl.DataFrame:
+def delays(trials: UsableTrials) -> pl.DataFrame:
     """Medians of the delays of a grid's valid trials below overload, one row per setting.
 
     Columns as in :func:`thresholds`, with ``delay_p50_ns, delay_p99_ns``; ``low_pps, high_pps`` are the
     smallest and the largest load.
     """
-    plain, keys = _plain(trials)
     return (
-        _sorted(plain)
-        .filter("below")
-        .group_by(keys)
+        trials.grid.filter("below")
+        .group_by(trials.keys)
         .agg(
             pl.col("delay_p50_ns", "delay_p99_ns").median(),
             low_pps=pl.col("achieved_pps").min(),
             high_pps=pl.col("achieved_pps").max(),
             n=pl.len(),
         )
-        .sort(keys)
+        .sort(trials.keys)
     )
 
 
-def irregular(trials: pl.DataFrame) -> pl.DataFrame:
+def irregular(trials: UsableTrials) -> pl.DataFrame:
     """Valid trials of a grid that differ from the others: one row per trial, with ``why``.
 
     ``unsteady`` ones are in overload and count for the threshold; ``lossy`` ones lost packets at a load
     below it, and count neither for it nor for models.
     """
-    plain, keys = _plain(trials)
     lossy = ~pl.col("overload") & ~pl.col("below")
     return (
-        _sorted(plain)
-        .filter(lossy | pl.col("unsteady"))
+        trials.grid.filter(lossy | pl.col("unsteady"))
         .select(
-            "index", "role", *keys, "achieved_pps", "forwarding_pps", "loss_ratio",
+            "index", "role", *trials.keys, "achieved_pps", "forwarding_pps", "loss_ratio",
             why=pl.when(lossy).then(pl.lit("lossy")).otherwise(pl.lit("unsteady")),
         )
-        .sort(*keys, "role", "index")
+        .sort(*trials.keys, "role", "index")
     )  # fmt: skip
 
 
 _GRID: Final = pl.col("role").is_in(["profile", "verify"])
-
-
-def _plain(trials: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The valid trials with one matching position and no cross traffic of which something arrived, and the
-    columns that tell their settings apart."""
-    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
-    if answered:
-        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
-    usable = pl.col("valid") & (pl.col("places") == "") & ~pl.col("cross_traffic") & (pl.col("received") > 0)
-    plain = trials.filter(usable).with_columns(
-        arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals")
-    )
-    return plain, ("position", "stateful", "frame_bytes", "sizes_text", *answered)
-
-
-def _sorted(plain: pl.DataFrame) -> pl.DataFrame:
-    """The trials of the grid with the usual gaps, as :func:`in_overload` has them."""
-    loads = plain.filter(_GRID)
-    usual = loads["arrivals"].mode(maintain_order=True).first() if loads.height else None
-    return in_overload(loads.filter(pl.col("arrivals").eq_missing(usual)))
 
 
 def _half_interval(logarithms: pl.Series) -> float | None:

@@ -15,7 +15,7 @@ from weirlab.base.quantities import percent
 from weirlab.measure.attempts import NEEDED_RATIO, setting_of
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
-from weirlab.measure.thresholds import thresholds
+from weirlab.measure.thresholds import thresholds, usable
 from weirlab.measure.verify import VERIFY_PLAN
 from weirlab.model.drift import drifts
 from weirlab.records import emulation_in_words
@@ -252,7 +252,7 @@ def host_moves(trials: pl.DataFrame) -> int:
 
 def rising(trials: pl.DataFrame) -> str:
     """Where the device seems to forward more behind more rules, which no device does; empty if nowhere."""
-    for rows in _series(thresholds(trials).to_dicts()):
+    for rows in _series(thresholds(usable(trials)).to_dicts()):
         for fewer, more in itertools.combinations(rows, 2):
             apart = more["low_pps"] > fewer["high_pps"]
             if apart and more["threshold_pps"] > RISE_RATIO * fewer["threshold_pps"]:

@@ -16,7 +16,7 @@ from weirlab.devices.profile.page.summary import tiles
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure, plan, scout
-from weirlab.measure.thresholds import rates, thresholds
+from weirlab.measure.thresholds import rates, thresholds, usable
 from weirlab.measure.verify import VerificationPlan, drawn_shares
 from weirlab.measure.verify import plan as held_out_plan
 from weirlab.model import DeviceModels, ErrorRow, QueueingModel
@@ -70,7 +70,7 @@ def test_each_share_is_measured_at_its_own_loads() -> None:
 
 
 def test_thresholds_are_those_of_the_shares(run: Run) -> None:
-    found = thresholds(run.trials())
+    found = thresholds(usable(run.trials()))
     assert found["position"].to_list() == [share * RULES for share in SHARES]
     for share, measured in zip(SHARES, found["threshold_pps"], strict=True):
         assert measured == pytest.approx(1e9 / service_ns(share), rel=0.03)

@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
 from weirlab.measure.scouting import ScoutPoint
-from weirlab.measure.thresholds import _half_interval, rates, thresholds
+from weirlab.measure.thresholds import _half_interval, rates, thresholds, usable
 from weirlab.measure.verify import VerificationPlan, drawn_positions, plan
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
@@ -179,7 +179,7 @@ def test_the_measured_threshold_is_the_median_forwarding_rate_in_overload(tmp_pa
     with Store(tmp_path).create("verify", {}, {}) as writer:
         for index, (result, spec, invalid) in enumerate(rows):
             writer.add(make_record(result, spec, run_id=writer.run_id, index=index, invalid=invalid))
-    found = thresholds(writer.run.trials())
+    found = thresholds(usable(writer.run.trials()))
     assert found.select("position", "threshold_pps", "low_pps", "high_pps", "n").rows() == [
         (0, pytest.approx(700_000), pytest.approx(700_000), pytest.approx(700_000), 1),
         (200, pytest.approx(510_000), pytest.approx(500_000), pytest.approx(590_000), 3),
@@ -205,7 +205,7 @@ def test_the_interval_of_a_threshold_covers_the_truth_in_about_95_of_100_runs(tm
 def test_without_overload_there_is_no_threshold(tmp_path: Path) -> None:
     with Store(tmp_path).create("verify", {}, {}) as writer:
         writer.add(make_record(run_id=writer.run_id))
-    found = thresholds(writer.run.trials())
+    found = thresholds(usable(writer.run.trials()))
     assert found.height == 0
     assert found.schema["threshold_pps"] == pl.Float64
 

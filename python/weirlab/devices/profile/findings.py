@@ -15,7 +15,7 @@ from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.verification import VerificationOutcome
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
-from weirlab.measure.thresholds import delays, thresholds
+from weirlab.measure.thresholds import delays, thresholds, usable
 from weirlab.measure.verdict import MachineVerdict
 from weirlab.store import Run
 from weirlab.studies.contract import Measure
@@ -23,7 +23,7 @@ from weirlab.studies.contract import Measure
 
 def measures(run: Run) -> list[Measure]:
     """The threshold of each number of rules and frame size, and the median of the p99 delays below it."""
-    profiled = run.trials().filter(pl.col("valid") & (pl.col("role") == "profile"))
+    profiled = usable(run.trials().filter(pl.col("valid") & (pl.col("role") == "profile")))
     found = [
         Measure(f"threshold, {_setting(row)}", row["threshold_pps"], "pps", "more")
         for row in thresholds(profiled).iter_rows(named=True)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.errors import ModelError
-from weirlab.measure.thresholds import in_overload, irregular
+from weirlab.measure.thresholds import in_overload, irregular, usable
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare
 from weirlab.model.base import Predictor
@@ -189,7 +189,7 @@ def gather(
         steps=_step_series(run, valid),
         judgement=judgement,
         effects=effects(run.observations("profile")),
-        irregular=irregular(run.trials()).to_dicts(),
+        irregular=irregular(usable(run.trials())).to_dicts(),
     )
 
 
