@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.quantities import plural, words
@@ -40,7 +41,12 @@ _ENGINES: Final = (
 
 def network(plan: str) -> PlanNetwork:
     """A plan that comes with Weir, as of today."""
-    return PlanNetwork(load(ready.FOLDER / f"{plan}.yaml"), date.today())
+    return _network(plan, date.today())
+
+
+@lru_cache(maxsize=2)
+def _network(plan: str, day: date) -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / f"{plan}.yaml"), day)
 
 
 def ways(plan: str, number: str, caller: str | None = None) -> Sequence[CallRoute]:
