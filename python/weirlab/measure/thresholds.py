@@ -106,19 +106,25 @@ def irregular(trials: UsableTrials) -> pl.DataFrame:
     """Valid trials of a grid that differ from the others: one row per trial, with ``why``.
 
     ``unsteady`` ones are in overload and count for the threshold; ``lossy`` ones lost packets at a load
-    below it, and count neither for it nor for models.
+    below it, and count neither for it nor for models; ``late`` ones lost none there, but had packets queued
+    at their end, and count.
     """
     lossy = ~pl.col("overload") & ~pl.col("below")
     return (
-        trials.grid.filter(lossy | pl.col("unsteady"))
+        trials.grid.filter(lossy | pl.col("unsteady") | pl.col("late"))
         .select(
             "index", "role", *trials.keys, "achieved_pps", "forwarding_pps", "loss_ratio",
-            why=pl.when(lossy).then(pl.lit("lossy")).otherwise(pl.lit("unsteady")),
+            why=pl.when(lossy)
+            .then(pl.lit("lossy"))
+            .when("late")
+            .then(pl.lit("late"))
+            .otherwise(pl.lit("unsteady")),
         )
         .sort(*trials.keys, "role", "index")
     )  # fmt: skip
 
 
+_REGIMES: Final = ("overload", "below", "unsteady", "late")
 _GRID: Final = pl.col("role").is_in(["profile", "verify"])
 
 
@@ -136,13 +142,13 @@ def _half_interval(logarithms: pl.Series) -> float | None:
 
 
 def in_overload(trials: pl.DataFrame) -> pl.DataFrame:
-    """``trials`` with ``overload``, ``below`` and ``unsteady``, as in :mod:`weirlab.model.regimes`.
+    """``trials`` with ``overload``, ``below``, ``unsteady`` and ``late``, as in :mod:`weirlab.model.regimes`.
 
     A trial that lost packets without overload is neither. Connection tracking makes another setting.
     """
     names = ("achieved_pps", "frame_bytes", "position", "forwarding_pps", "loss_ratio")
     usable = pl.all_horizontal(pl.col(*names).is_not_null()) & (pl.col("forwarding_pps") > 0)
-    masks = {name: np.zeros(trials.height, dtype=np.bool_) for name in ("overload", "below", "unsteady")}
+    masks = {name: np.zeros(trials.height, dtype=np.bool_) for name in _REGIMES}
     for stateful in (False, True):
         chosen = trials.select(usable & (pl.col("stateful") == stateful)).to_series()
         if not len(rows := np.flatnonzero(chosen.to_numpy())):
@@ -152,6 +158,7 @@ def in_overload(trials: pl.DataFrame) -> pl.DataFrame:
         rest = itertools.repeat(np.full(len(rows), math.nan), len(fields(ObservationTable)) - len(names))
         table = ObservationTable(*rates, *rest)
         found = regimes.sort(table)
-        masks["overload"][rows], masks["below"][rows] = found.overload, found.below
-        masks["unsteady"][rows] = found.unsteady(table)
+        of_trials = (found.overload, found.below, found.unsteady(table), found.late(table))
+        for name, mask in zip(_REGIMES, of_trials, strict=True):
+            masks[name][rows] = mask
     return trials.with_columns(**{name: pl.Series(mask, dtype=pl.Boolean) for name, mask in masks.items()})

@@ -58,6 +58,10 @@ class Regimes:
         """Trials in overload that forward less than 90 % of what the device otherwise forwards there."""
         return self.overload & (table.forwarding_pps < NEAR * self.reference_pps)
 
+    def late(self, table: ObservationTable) -> Bool:
+        """Trials below the threshold at whose end packets were still queued: long delays, and no loss."""
+        return self.below & _behind(table)
+
     def threshold_pps(self, table: ObservationTable) -> F64:
         """Measured threshold per setting: the median forwarding rate in overload; NaN without overload."""
         return np.array([_threshold(table, s.rows[self.overload[s.rows]]) for s in self.settings])
@@ -73,7 +77,7 @@ def sort(table: ObservationTable) -> Regimes:
     the rest later.
     """
     overload = table.loss_ratio > OVERLOAD_LOSS
-    overload |= table.forwarding_pps < (1 - CLEAR_LOSS) * table.rate_pps
+    overload |= _behind(table)
     below = ~overload
     keys = np.stack([table.position, np.round(table.frame_bytes, 1)], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
@@ -84,7 +88,7 @@ def sort(table: ObservationTable) -> Regimes:
     references = np.zeros(len(table))
     for setting in settings:
         over = setting.rows[overload[setting.rows]]
-        clear = over[table.forwarding_pps[over] < (1 - CLEAR_LOSS) * table.rate_pps[over]]
+        clear = over[_behind(table)[over]]
         lossless = setting.rows[(table.loss_ratio[setting.rows] < NO_LOSS) & below[setting.rows]]
         # Something that went through without loss cannot have exceeded the threshold.
         passed = float(np.quantile(table.forwarding_pps[lossless], PASSED)) if len(lossless) else 0.0
@@ -92,7 +96,12 @@ def sort(table: ObservationTable) -> Regimes:
         least = AT_THRESHOLD if len(clear) else NEAR
         overload[over[table.rate_pps[over] < least * reference]] = False
         references[setting.rows] = reference
-    return Regimes(overload, below, settings, references)
+    # Nothing tells a trial whose packets came late from the others below the threshold but its result.
+    return Regimes(overload, ~overload & (table.loss_ratio <= OVERLOAD_LOSS), settings, references)
+
+
+def _behind(table: ObservationTable) -> Bool:
+    return np.asarray(table.forwarding_pps < (1 - CLEAR_LOSS) * table.rate_pps)
 
 
 def require(

@@ -211,14 +211,19 @@ def test_without_overload_there_is_no_threshold(tmp_path: Path) -> None:
 
 
 def test_trials_unlike_the_others_are_named_with_the_reason(tmp_path: Path) -> None:
-    trials = [(1e5, 0.0), (2e5, 0.02), (5e5, 0.0), (9e5, 0.4), (9e5, 0.41), (9e5, 0.7)]
+    trials = [(1e5, 0.0), (2e5, 0.02), (5e5, 0.0), (9e5, 0.4), (9e5, 0.41), (9e5, 0.7), (2e5, 0.0)]
     with Store(tmp_path).create("profile", {}, {}) as writer:
         for index, (pps, loss) in enumerate(trials):
             result, spec = make_result(pps, loss_ratio=loss), make_spec(pps)
             writer.add(make_record(result, spec, run_id=writer.run_id, index=index))
-    found = rates(writer.run.trials())
-    assert [(row["index"], row["why"]) for row in found["irregular"]] == [(1, "lossy"), (5, "unsteady")]
+    late = pl.when(pl.col("index") == 6).then(1.8e5).otherwise("forwarding_pps")
+    found = rates(writer.run.trials().with_columns(forwarding_pps=late))
+    assert [(row["index"], row["why"]) for row in found["irregular"]] == [
+        (1, "lossy"),
+        (5, "unsteady"),
+        (6, "late"),
+    ]
     (threshold,), (delay,) = found["thresholds"], found["delays"]
-    assert (threshold["n"], delay["n"]) == (3, 2)
+    assert (threshold["n"], delay["n"]) == (3, 3)
     assert threshold["low_pps"] == pytest.approx(2.7e5, rel=1e-3)
     assert delay["high_pps"] == pytest.approx(5e5, rel=1e-3)

@@ -27,6 +27,15 @@ def test_loss_far_below_the_threshold_is_neither_regime() -> None:
     assert not regimes.below[0]
 
 
+def test_packets_that_come_late_far_below_the_threshold_are_neither_loss_nor_overload() -> None:
+    """Reported: three trials that lost nothing were set aside as lossy, those with the longest delays."""
+    late = replace(trial(2.4e5, 0.0), forwarding_pps=2.2e5)
+    table = ObservationTable.of([trial(1e5, 0.0), trial(3.5e5, 0.0), late, trial(9e5, 0.6)])
+    regimes = sort(table)
+    assert regimes.below.tolist() == [True, True, True, False]
+    assert regimes.late(table).tolist() == [False, False, True, False]
+
+
 def test_loss_below_a_load_that_passed_is_no_overload() -> None:
     table = ObservationTable.of([trial(1e5, 0.02), trial(3e5, 0.0)])
     assert not sort(table).overload.any()

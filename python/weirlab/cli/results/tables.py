@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WHY: Final = {
     "unsteady": "in overload, but forwards less than 90 % of what others do; counted",
     "lossy": "loses packets below the threshold; not counted, nor used by models",
+    "late": "loses nothing below the threshold, but still had packets queued at its end; counted",
 }
 
 
