@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.errors import InputError
-from weirlab.calls.calls.tables import worst
+from weirlab.calls.calls.tables import SPOILED, worst
 from weirlab.jobs.trials import left_out_ratio, loss
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import device_in_words
@@ -103,8 +103,6 @@ def over_time(frame: pl.DataFrame, top: float) -> alt.Chart:
 
 _POOR: Final = 3.6
 _WORST: Final = 20
-SPOILED: Final = "What callers hear was not measured: no attempt was valid."
-"""The answer if the host spoiled the trial, whatever was heard in it."""
 
 _TERMS: Final = (
     ("Caller", "One side of a call as heard by the other. A call in both directions has two."),

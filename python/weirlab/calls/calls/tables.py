@@ -61,6 +61,10 @@ _WORST = 5
 """Number of callers listed one by one."""
 
 
+SPOILED: Final = "What callers hear was not measured: no attempt was valid."
+"""The answer if the host spoiled the trial, whatever was heard in it."""
+
+
 def sentence(outcome: CallsOutcome) -> str:
     """How many callers hear well, and who hears worst."""
     record, run = outcome.record, outcome.run
@@ -94,7 +98,7 @@ def headlines(run: Run) -> tuple[str, ...]:
 
 
 def _invalid(attempts: int, why: str) -> str:
-    return f"Invalid after {plural(attempts, 'attempt')}: {why}."
+    return f"{SPOILED} Invalid after {plural(attempts, 'attempt')}: {why}."
 
 
 def _lost(loss: DividedLoss, left_out_ratio: float, pps: float) -> str:
@@ -108,7 +112,9 @@ def _lost(loss: DividedLoss, left_out_ratio: float, pps: float) -> str:
 
 
 def tables(outcome: CallsOutcome) -> list[Table]:
-    """The trial, percentiles over callers, groups, and the worst callers."""
+    """The trial; unless the host spoiled it also percentiles over callers, groups, and the worst callers."""
+    if not outcome.record.valid:
+        return [replace(_trial(outcome), details=False)]
     found = [_trial(outcome), _percentiles(outcome), _groups(outcome)]
     worst = _worst(outcome)
     return [*found, worst] if worst.rows else found

@@ -178,3 +178,13 @@ def test_a_capture_that_memory_cannot_hold_is_refused(weir: Weir, tmp_path: Path
     assert answer.code == 2
     assert "memory" in answer.err
     assert not file.exists()
+
+
+def test_spoiled_calls_have_no_mos_as_a_result() -> None:
+    good = outcome(make_call_table(3))
+    spoiled = replace(good, records=(replace(good.record, invalid=("sender late",)),))
+    assert tables.sentence(spoiled).startswith(tables.SPOILED)
+    (only,) = tables.tables(spoiled)
+    assert only.caption == "Trial"
+    assert not only.details
+    assert ("valid", "no: sender late") in only.rows
