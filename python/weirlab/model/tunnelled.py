@@ -230,7 +230,12 @@ def _wider(
     later = max(
         (each.later for each in (rules, tunnel) if each.later), key=lambda each: each.service, default=None
     )
-    return IntervalCalibration(limits, tunnel.seen, later)
+    host_loss = {
+        level: max(most, tunnel.host_loss[level])
+        for level, most in rules.host_loss.items()
+        if level in tunnel.host_loss
+    }
+    return IntervalCalibration(limits, tunnel.seen, later, host_loss, rules.few_positions)
 
 
 def _widest(one: ScoreLimits, other: ScoreLimits) -> ScoreLimits:

@@ -209,7 +209,7 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
             files.check_output(out, "--out")
         outcome = choose(session.store, options.request(result.require), session.progress)
         rows = outcome.rows(wording.why)
-        for warning in () if result.json else outcome.warnings:
+        for warning in () if result.json else outcome.cases[0].plan.warnings:
             session.say(warning)
         document = outcome.document(rows)
         if out is not None:

@@ -85,6 +85,12 @@ class ChoiceRow:
     threshold_pps: float
     delay_p99_ns: float
     delay_p99_bound_ns: float
+    """What the certainty of trials stays below; NaN if the model has no interval."""
+    delay_p99_floor_ns: float
+    """What as many stay above."""
+    loss_ratio: float
+    loss_bound: float
+    loss_floor: float
     most_calls: int | None
     """Calls that meet the requirement with the certainty; None if that is not known."""
     headroom_ratio: float
@@ -176,6 +182,11 @@ class ChoiceOutcome:
             if failed := [part for part in parts if part.error is not None]:
                 yield " + ".join(part.need.name for part in parts), failed[0]
 
+    def is_base(self, row: ChoiceRow) -> bool:
+        """Whether ``row`` is one of the case that decides."""
+        case = self.cases[0]
+        return (row.codecs, row.rules, row.factor) == (case.stream.name, case.rules, case.factor)
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the reader must know, once for all cases."""
@@ -219,8 +230,11 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
         case.calls,
         answer.verdict,
         look.predicted["threshold_pps"] if look else math.nan,
-        look.predicted["delay_p99_ns"] if look else math.nan,
-        look.bounds["delay_p99_ns"] if look else math.nan,
+        *(
+            each[quantity] if look else math.nan
+            for quantity in ("delay_p99_ns", "loss_ratio")
+            for each in ((look.predicted, look.bounds, look.floors) if look else ({},) * 3)
+        ),
         most,
         room.ratio if room else math.nan,
         why,
@@ -237,9 +251,7 @@ def _missing_row(case: ChoiceCase, name: str, failed: DeviceProfile) -> ChoiceRo
         case.factor,
         case.calls,
         "not measured",
-        nan,
-        nan,
-        nan,
+        *(nan,) * 7,
         None,
         nan,
         why,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -12,7 +12,7 @@ from typing import Final, Literal
 from weirlab.base import files
 from weirlab.base.errors import ModelError, TrialError
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
+from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.cli.results import gates
 from weirlab.devices.choice.profiling import DeviceProfile
 from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow, between
@@ -35,9 +35,12 @@ NOISY: Final = ("--machine", "noisy")
 
 _TERMS: Final = (
     ("Threshold", "Load from which on packets are lost, however long the queue."),
-    ("Calls", "Most calls that meet the requirement with the certainty."),
+    (
+        "Most calls",
+        "Most calls that meet every limit with the certainty, at any load up to that; 0: none do.",
+    ),
     ("Headroom", "These calls, divided by the calls in question."),
-    ("Undecided", "The prediction meets the requirement, but trials scatter too much to be sure."),
+    ("Undecided", "Trials scatter too much to tell on which side of a limit they lie."),
 )
 
 
@@ -46,41 +49,64 @@ def why(answer: PlanAnswer, plan: PlanOutcome) -> str:
     return reasons.because(answer, plan.question) if plan.question is not None else ""
 
 
-def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
-    """One row for each device, kind of calls, number of rules and factor of the load."""
-    sure = f"{outcome.request.terms.certainty * 100:g} %"
+def choice_tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
+    """The devices with the calls in question, one row each, and as details in all other cases."""
+    first = outcome.cases[0]
+    asked = f"{plural(first.calls, 'call')} behind {plural(first.rules, 'rule')}"
+    more = [row for row in rows if not outcome.is_base(row)]
+    return [
+        _table(outcome, f"Choice for {asked}", [row for row in rows if outcome.is_base(row)]),
+        *(
+            [replace(_table(outcome, "Other calls, rules and loads", more, cases=True), details=True)]
+            if more
+            else []
+        ),
+    ]
+
+
+def _table(outcome: ChoiceOutcome, caption: str, rows: list[ChoiceRow], *, cases: bool = False) -> Table:
+    """A row for each device, with the case that it is about if there are several ``cases``."""
     request = outcome.request
-    several_rules, several_factors = len(request.rules) > 1, len(request.factors) > 1
-    several_streams = len(request.streams) > 1
-    columns = ["Device"]
-    columns += ["Codecs"] if several_streams else []
-    columns += ["Rules"] if several_rules else []
-    columns += ["Load"] if several_factors else []
-    columns += ["Verdict", "Calls", "Headroom", f"p99, {sure}", "Threshold", "p99 delay", "Because"]
-    shown = []
-    for row in rows:
-        cells = [row.device]
-        cells += [row.codecs] if several_streams else []
-        cells += [count(row.rules)] if several_rules else []
-        cells += [f"{row.factor:g} ×"] if several_factors else []
-        bounded = math.isfinite(row.delay_p99_bound_ns)
-        cells += [
-            _VERDICTS[row.verdict],
-            count(row.most_calls),
-            f"{significant(row.headroom_ratio, 2)} ×" if math.isfinite(row.headroom_ratio) else NOTHING,
-            f"≤ {duration(row.delay_p99_bound_ns)}" if bounded else NOTHING,
-            rate(row.threshold_pps),
-            duration(row.delay_p99_ns),
-            row.why,
-        ]
-        shown.append(cells)
-    return Table("Choice", columns, shown, spare=("Because", "p99 delay", "Threshold"))
+    share = f"{200 * request.terms.certainty - 100:.4g} %"
+    columns = {
+        "Device": [row.device for row in rows],
+        "Codecs": [row.codecs for row in rows] if cases and len(request.streams) > 1 else [],
+        "Rules": [count(row.rules) for row in rows] if cases and len(request.rules) > 1 else [],
+        "Load": [f"{row.factor:g} ×" for row in rows] if cases and len(request.factors) > 1 else [],
+        "Verdict": [_VERDICTS[row.verdict] for row in rows],
+        "Most calls": [count(row.most_calls) for row in rows],
+        "Headroom": [_headroom(row) for row in rows],
+        f"p99, {share}": [
+            _ends(row, row.delay_p99_floor_ns, row.delay_p99_bound_ns, duration) for row in rows
+        ],
+        f"Loss, {share}": [_ends(row, row.loss_floor, row.loss_bound, percent) for row in rows],
+        "Threshold": [rate(row.threshold_pps) for row in rows],
+        "p99 delay": [duration(row.delay_p99_ns) for row in rows],
+        "Because": [row.why for row in rows],
+    }
+    columns = {name: cells for name, cells in columns.items() if cells}
+    spare = ("Because", "p99 delay", "Threshold", f"Loss, {share}")
+    return Table(caption, tuple(columns), list(zip(*columns.values(), strict=True)), spare=spare)
+
+
+def _headroom(row: ChoiceRow) -> str:
+    return f"{significant(row.headroom_ratio, 2)} ×" if math.isfinite(row.headroom_ratio) else NOTHING
+
+
+def _ends(row: ChoiceRow, low: float, high: float, show: Callable[[float], str]) -> str:
+    """The interval of a trial, as ``weir predict`` shows it."""
+    if math.isnan(row.threshold_pps):
+        return NOTHING
+    return f"{show(low)} to {show(high)}" if math.isfinite(low) and math.isfinite(high) else "cannot tell"
 
 
 def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
     """The choice, and the requirements at the load in question."""
     requirements = gates.table(outcome.base.judged_devices, "Predicted")
-    return [table(outcome, rows), *([replace(requirements, details=True)] if requirements.rows else [])]
+    return [
+        *choice_tables(outcome, rows),
+        *([replace(requirements, details=True)] if requirements.rows else []),
+    ]
 
 
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
@@ -129,7 +155,10 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
         cases.setdefault((_verdicts(case.plan), bare), []).append(asked)
     (_, *same), *others = cases.values()
     if len(same) > 1 and not others:
-        return [*found, f"Verdicts are the same in all {count(len(outcome.cases))} cases of the table."]
+        return [
+            *found,
+            f"Verdicts are the same in all {count(len(outcome.cases))} cases.",
+        ]
     found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
     for (verdicts, bare), asked_with in zip([*cases][1:], others, strict=True):
         listed = "; ".join(asked_with)
@@ -200,7 +229,7 @@ def write_page(
         caution=" ".join(remedies(outcome, command)),
         tiles=tuple(tiles),
         chapters=(
-            Chapter("choice", "All devices", "Choice", tables=(table(outcome, rows),)),
+            Chapter("choice", "All devices", "Choice", tables=tuple(choice_tables(outcome, rows))),
             Chapter(
                 "requirements",
                 "Requirements at the load in question",

@@ -264,8 +264,8 @@ class PlanOutcome:
         )
         return (
             f"{'its queue holds' if len(queues) == 1 else 'its queues hold'} {depths}, so how much passes "
-            f"without loss depends on the length of a trial: {short}, {long}, but in the long run only "
-            f"{self._load(held.threshold_pps)}"
+            f"without loss, however late, depends on the length of a trial: {short}, {long}, but in the long "
+            f"run only {self._load(held.threshold_pps)}"
         )
 
     def _load(self, pps: float) -> str:

@@ -88,8 +88,20 @@ def missing(look: PlanForecast, question: PlanningQuestion) -> str:
         far = f"{significant(times, 2)} × its limit of {_limit(limit)}"
         above = far if times >= FAR else f"above {_limit(limit)}"
         shown = f"predicted at {_shown(limit, values)}" if foreseen else f"up to {_shown(limit, values)}"
-        parts.append(f"{limit.label} {shown} ({above})" if limit.text != "no loss" else f"loss {shown}")
+        notes = [above] if limit.text != "no loss" else []
+        notes += [interval(look, limit.quantity, question.certainty)] if foreseen and question.sure else []
+        parts.append(f"{limit.label} {shown}" + (f" ({'; '.join(notes)})" if notes else ""))
     return words(parts)
+
+
+def interval(look: PlanForecast, quantity: str, certainty: float) -> str:
+    """``1.30 ms to 1.08 s in 90 % of trials``, as ``weir predict`` shows it."""
+    ends = look.floors[quantity], look.bounds[quantity]
+    if not all(map(math.isfinite, ends)):
+        return "cannot tell how far off"
+    show = percent if quantity == "loss_ratio" else duration
+    low, high = map(show, ends)
+    return f"{low} to {high} in {200 * certainty - 100:.4g} % of trials"
 
 
 def distance(look: PlanForecast, question: PlanningQuestion) -> tuple[float, float]:
@@ -112,16 +124,19 @@ def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
 
 
 def _unsure_at(look: PlanForecast, question: PlanningQuestion) -> str:
-    """Every bound that misses its limit, beside the prediction."""
-    return words(
-        [
+    """Every limit that lies between the bounds, beside the prediction."""
+    parts = []
+    for limit in question.limits:
+        if look.decisions[limit.quantity] != "undecided":
+            continue
+        sides = ("below", "above") if look.predicted[limit.quantity] <= limit.at_most else ("above", "below")
+        bound = _shown(limit, look.bounds if sides[0] == "below" else look.floors)
+        parts.append(
             f"{limit.label} is predicted at {_shown(limit, look.predicted)}, but "
-            f"{question.certainty * 100:g} % of trials are only sure to stay below "
-            f"{_shown(limit, look.bounds)}, which is above {_limit(limit)}"
-            for limit in question.limits
-            if look.bounds[limit.quantity] > limit.at_most
-        ]
-    )
+            f"{question.certainty * 100:g} % of trials are only sure to stay {sides[0]} {bound}, which is "
+            f"{sides[1]} {_limit(limit)}"
+        )
+    return words(parts)
 
 
 def unsure_when_idle(one: PlanAnswer) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import count
 from weirlab.base.quoting import quoted
-from weirlab.model.planning.judge import Reach
+from weirlab.model.planning.judge import Decision, Reach
 from weirlab.model.planning.planner import Find, PlanAnswer
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS, QuantityLimit, Requirement
 from weirlab.requirements import LOSS, Demand, DemandCase, DemandJudgement, Quantity, Unit, Verdict, judge
@@ -68,14 +68,17 @@ def judged(
     call_pps: float | None = None,
 ) -> tuple[DemandJudgement, ...]:
     """Every demand on the device that answers best, and every limit that follows from calls or classes."""
+    limits: dict[str, float] = {}
+    for limit in (each for requirement in requirements for each in requirement.limits):
+        limits[limit.quantity] = min(limit.at_most, limits.get(limit.quantity, math.inf))
     found = [
         judge(demand, [_reached(demand, answer, call_pps)])
         if demand.quantity in SOUGHT
-        else _limit(demand, "", answer)
+        else _limit(demand, "", answer, limits)
         for demand in demands
     ]
     derived = [
-        _limit(*_demand(limit, limit.source if i else requirement.derivation or limit.source), answer)
+        _limit(*_demand(limit, limit.source if i else requirement.derivation or limit.source), answer, limits)
         for requirement in requirements
         if requirement.name != GIVEN
         for i, limit in enumerate(requirement.limits)
@@ -92,19 +95,26 @@ def _demand(limit: QuantityLimit, source: str) -> tuple[Demand, str]:
     return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
 
 
-def _limit(demand: Demand, source: str, answer: PlanAnswer) -> DemandJudgement:
+_VERDICTS: Final[dict[Decision, Verdict]] = {"meets": "met", "undecided": "undecided", "misses": "not met"}
+
+
+def _limit(demand: Demand, source: str, answer: PlanAnswer, limits: Mapping[str, float]) -> DemandJudgement:
+    """The judgement on one limit; ``limits`` has the strictest one by quantity, which decided the plan."""
     look = answer.outlook
     if look is None:
         case = DemandCase.unknown("; ".join(answer.refused) or "no setting was found", answer.device)
         return DemandJudgement(demand, "undecided", case, 1, 0)
     field = LIMITED[demand.quantity]
-    predicted, bound = look.predicted[field], look.bounds[field]
+    predicted = look.predicted[field]
+    floor, bound = look.floors[field], look.bounds[field]
     at_most = max(demand.value, NO_LOSS) if demand.quantity is LOSS else demand.value
-    missed: Verdict = "undecided" if answer.verdict == "undecided" else "not met"
-    verdict: Verdict = "met" if bound <= at_most else missed
+    if at_most == limits[field]:
+        verdict = _VERDICTS[look.decisions[field]]
+    else:
+        verdict = "met" if bound <= at_most else "not met" if floor > at_most else "undecided"
     why = "the trials of the profile scatter too much: profile again with more repetitions"
-    high = bound if math.isfinite(bound) else math.inf
-    case = DemandCase(predicted, min(predicted, high), max(predicted, high), answer.device, source, why)
+    low, high = (floor, bound) if math.isfinite(floor + bound) else (-math.inf, math.inf)
+    case = DemandCase(predicted, min(predicted, low), max(predicted, high), answer.device, source, why)
     return DemandJudgement(demand, verdict, case, 1, int(verdict == "not met"))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,15 @@ from weirlab.model.planning.requirements import QuantityLimit
 HIGHEST: Final = (100 + max(LEVELS)) / 200
 """The highest certainty that intervals can give; beyond it nothing was calibrated."""
 
+LEAST: Final = 0.5
+"""The prediction itself."""
+
 DEFAULT: Final = 0.95
 
 
 def check(certainty: float) -> None:
     """Raise ``InputError`` for a certainty that no prediction can have."""
-    if not 0.5 <= certainty <= HIGHEST:
+    if not LEAST <= certainty <= HIGHEST:
         raise InputError(
             f"certainty {certainty * 100:g} % is out of range: 50 % (the prediction itself) to "
             f"{HIGHEST * 100:g} % (the widest calibrated interval)"
@@ -81,10 +84,19 @@ def loss_at_most(prediction: Prediction, rate_pps: F64, certainty: float) -> F64
     return np.asarray(np.clip(np.maximum(own, 1.0 - threshold / rate_pps), 0.0, 1.0))
 
 
+def loss_at_least(prediction: Prediction, rate_pps: F64, certainty: float) -> F64:
+    """Loss ratio above which a trial stays with ``certainty``: the smaller of the same two bounds."""
+    own = at_least(prediction, "loss_ratio", certainty)
+    if not known(prediction, "threshold_pps"):
+        return own
+    threshold = at_most(prediction, "threshold_pps", certainty)
+    return np.asarray(np.clip(np.minimum(own, 1.0 - threshold / rate_pps), 0.0, 1.0))
+
+
 def _between(value: F64, ends: dict[int, F64], certainty: float, *, rising: bool) -> F64:
     check(certainty)
     value = np.asarray(value, dtype=np.float64)
-    if not ends or certainty == 0.5:
+    if not ends or certainty == LEAST:
         return value
     levels = sorted(ends)
     knots = [float(ndtri((100 + level) / 200)) for level in levels]
@@ -115,8 +127,8 @@ BOUNDED = (*DELAYS, "jitter_ns", "loss_ratio")
 """Quantities that can be limited."""
 
 Decision = Literal["meets", "undecided", "misses"]
-"""For one setting: the limits hold with the requested certainty; the prediction meets them with room to
-spare, but its interval is too wide to be sure; the device does not meet them."""
+"""For one setting: the limits hold with the requested certainty; the interval is too wide to tell; the device
+does not meet them."""
 
 ROOM: Final = 1 / NEAR[0]
 """Anything no further than this from a limit, in load or in the limited quantity, has reached it: a device
@@ -192,30 +204,48 @@ class Judge:
             return loss_at_most(found, rate_pps, self.certainty)
         return at_most(found, quantity, self.certainty)
 
-    def decide(self, settings: OperatingPoints) -> Decision:
-        """The decision on a single setting with the requested certainty.
+    def floor(self, found: Prediction, quantity: str, rate_pps: F64) -> F64:
+        """The bound above which ``quantity`` stays with the requested certainty."""
+        if quantity == "loss_ratio":
+            return loss_at_least(found, rate_pps, self.certainty)
+        return at_least(found, quantity, self.certainty)
 
-        ``undecided`` is due to the profile: by the prediction the limits hold here and still do at a
-        load a tenth higher, and every bound that misses its limit lies more than a tenth above the
-        prediction. A bound of the loss is always far from a predicted loss of zero.
+    def decide(self, settings: OperatingPoints) -> Decision:
+        """The decision on a single setting: the worst of those on the limits."""
+        return max(self.decisions(settings), key=get_args(Decision).index)
+
+    def decisions(self, settings: OperatingPoints) -> tuple[Decision, ...]:
+        """The decision on each limit at a single setting with the requested certainty.
+
+        ``undecided`` is due to the profile: bounds lie on both sides of the limit although the prediction is
+        clear of it. It is on the same side at a load a tenth higher, or lower if it misses the limit, and the
+        bound on the other side is more than a tenth away. A bound of the loss is always far from a predicted
+        loss of zero.
         """
-        verdict = self.at(settings)
-        if verdict.met:
-            return "meets"
-        foreseen = replace(self, certainty=0.5)
-        more = replace(settings, rate_pps=np.asarray(settings.rate_pps, dtype=np.float64) * ROOM)
-        if not (foreseen.at(settings).met and foreseen.at(more).met):
-            return "misses"
-        wide = all(
-            limit.quantity == "loss_ratio" or bound > ROOM * getattr(verdict.prediction, limit.quantity)
-            for limit in self.limits
-            if (bound := verdict.bounds[limit.quantity]) > limit.at_most
+        foreseen = replace(self, certainty=LEAST)
+        rate = np.asarray(settings.rate_pps, dtype=np.float64)
+        lighter, usual, heavier = (
+            (pps, self.model.predict(pps, settings.frame_bytes, settings.position, self.gap_scv))
+            for pps in (rate / ROOM, rate, rate * ROOM)
         )
-        return "undecided" if wide else "misses"
+        found: list[Decision] = []
+        for limit in self.limits:
+            bound, floor = (each(usual[1], limit.quantity, rate) for each in (self.bound, self.floor))
+            keeps = [
+                bool(foreseen.bound(prediction, limit.quantity, pps) <= limit.at_most)
+                for pps, prediction in (lighter, usual, heavier)
+            ]
+            value = getattr(usual[1], limit.quantity)
+            wide_above, wide_below = bound > ROOM * value, floor <= limit.at_most and floor * ROOM < value
+            if limit.quantity == "loss_ratio":
+                wide_above, wide_below = True, floor <= limit.at_most
+            unclear = (keeps[1] and keeps[2] and wide_above) or (not any(keeps[:2]) and wide_below)
+            found.append("meets" if bound <= limit.at_most else "undecided" if unclear else "misses")
+        return tuple(found)
 
     def uncertain(self, settings: OperatingPoints) -> tuple[str, ...]:
         """Limited quantities for which the model has no interval although one is requested."""
-        if self.certainty == 0.5:
+        if self.certainty == LEAST:
             return ()
         found = self.model.predict(settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv)
         return tuple(limit.quantity for limit in self.limits if not known(found, limit.quantity))

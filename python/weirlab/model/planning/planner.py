@@ -69,6 +69,11 @@ class PlanningQuestion:
     call_pps: float | None = None
     """Packets per second of one call, to answer in calls."""
 
+    @property
+    def sure(self) -> bool:
+        """Whether bounds decide, not the prediction alone."""
+        return self.certainty > intervals.LEAST
+
     def __post_init__(self) -> None:
         intervals.check(self.certainty)
         if not self.limits:
@@ -94,7 +99,12 @@ class PlanForecast:
     predicted: dict[str, float]
     """Every quantity of ``Prediction``."""
     bounds: dict[str, float]
-    """Bounds with the certainty: delays, jitter and loss stay below, the threshold above."""
+    """Bounds with the certainty: delays, jitter and loss stay below, the threshold above. NaN where the model
+    has no interval."""
+    floors: dict[str, float]
+    """Bounds with the certainty above which delays, jitter and loss stay."""
+    decisions: dict[str, Decision]
+    """By limited quantity."""
     decision: Decision
     binding: QuantityLimit
     """The limit that is closest, or exceeded most."""
@@ -281,16 +291,22 @@ def outlook(judge: Judge, setting: OperatingPoints) -> PlanForecast:
     rate = np.asarray(setting.rate_pps, dtype=np.float64)
     bounds = {name: float(judge.bound(found, name, rate)) for name in BOUNDED}
     bounds["threshold_pps"] = float(intervals.at_least(found, "threshold_pps", judge.certainty))
+    floors = {name: float(judge.floor(found, name, rate)) for name in BOUNDED}
+    for ends in (bounds, floors) if judge.certainty > intervals.LEAST else ():
+        ends.update({name: math.nan for name in ends if not intervals.known(found, name)})
     binding = judge.limits[int(verdict.binding)]
+    decisions = judge.decisions(setting)
     return PlanForecast(
         rate_pps=float(rate),
         frame_bytes=float(np.asarray(setting.frame_bytes)),
         position=float(np.asarray(setting.position)),
         predicted={name: float(getattr(found, name)) for name in QUANTITIES},
         bounds=bounds,
-        decision=judge.decide(setting),
+        floors=floors,
+        decisions=dict(zip((limit.quantity for limit in judge.limits), decisions, strict=True)),
+        decision=max(decisions, key=get_args(Decision).index),
         binding=binding,
-        used=bounds[binding.quantity] / binding.at_most,
+        used=float(verdict.bounds[binding.quantity]) / binding.at_most,
         why_extrapolated=tuple(found.why),
         unchecked=found.unchecked,
     )

@@ -200,3 +200,29 @@ def test_no_delay_is_foreseen_far_beyond_a_full_queue_and_the_longest_stall_of_t
             full = np.max([one.delay_p999_ns * one.forwarding_pps for one in seen["noisy"]])
             longest = np.maximum(np.maximum(measured.max(), full / found.threshold_pps), predicted)
             assert (band.high <= 2 * longest * (1 + 1e-9)).all()
+
+
+@dataclass(frozen=True)
+class WideBelow(Textbook):
+    """A device whose trials scatter far below the predicted delays, too."""
+
+    def predict(
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
+    ) -> Prediction:
+        found = super().predict(rate_pps, frame_bytes, position, gap_scv)
+        bands = {
+            name: {level: Band(band.low / 100 if name in DELAYS else band.low, band.high)
+                   for level, band in of.items()}
+            for name, of in found.intervals.items()
+        }  # fmt: skip
+        return replace(found, intervals=bands)
+
+
+def test_a_missed_limit_that_lies_between_the_bounds_is_undecided() -> None:
+    predicted = Textbook().predict(10e3, 64.0, 100.0).delay_p99_ns
+    limit = parse_limit(f"p99<{float(predicted) / 10:.0f}ns")
+    setting = OperatingPoints(10e3, 64.0, 100.0)
+    assert Judge(Textbook(), (limit,)).decide(setting) == "misses"
+    assert Judge(WideBelow(), (limit,)).decide(setting) == "undecided"
+    close = parse_limit(f"p99<{float(predicted) / 1000:.4g}ns")
+    assert Judge(WideBelow(), (close, limit)).decisions(setting) == ("misses", "undecided")
