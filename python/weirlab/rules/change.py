@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from weirlab.base.errors import InputError
@@ -16,9 +17,19 @@ from weirlab.rules.walking import RuleNumber, Walk, called, packets_of, walk
 
 _COUNTER: Final = re.compile(r"(?<!\S)counter(?: packets \d+ bytes \d+)?(?!\S)")
 """Statement of nft that counts packets; named counters stay."""
+_WORD: Final = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+')
+"""A word of a rule; quoted ones may have blanks."""
+_SET: Final = re.compile(r"\{ ([^{}\"]*) \}")
+"""Elements of a set or map of nft."""
+_LISTS: Final = {
+    **dict.fromkeys(("--ctstate", "--state", "--ctstatus"), 1),
+    **dict.fromkeys(("--dports", "--sports", "--ports", "--destination-ports", "--source-ports"), 1),
+    "--tcp-flags": 2,
+}
+"""Options of iptables, by how many lists follow in which the order means nothing."""
 
 RulePlace = tuple[str, ...]
-"""IP versions, table, chain and text of a rule; a policy is the last rule of its chain."""
+"""IP versions, table, chain and meaning of a rule; a policy is the last rule of its chain."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,7 @@ def _blind_rules(
     for ruleset in rulesets:
         for name in called(ruleset):
             for line in ruleset.chains[name].lines:
-                is_new = _place(ruleset, name, _uncounted_text(line[0])) not in known
+                is_new = _place(ruleset, name, _meaning(line[0])) not in known
                 if (is_new or packets_of(line) is None) and any(rule.decides for rule in line):
                     jumps = any(rule.jump is not None for rule in line)
                     field = "uncounted" if not is_new else "new_jumps" if jumps else "unstopping"
@@ -189,7 +200,7 @@ def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
 def _new_rules_count(ruleset: Ruleset, known: Collection[RulePlace]) -> bool:
     """Whether a rule that is not ``known`` counted packets by itself."""
     return any(
-        rule.packets and rule.decides and _place(ruleset, name, _uncounted_text(rule)) not in known
+        rule.packets and rule.decides and _place(ruleset, name, _meaning(rule)) not in known
         for name in called(ruleset)
         for rule in ruleset.chains[name].rules
     )
@@ -218,14 +229,36 @@ def _places(ruleset: Ruleset) -> Iterator[RulePlace]:
     for name in called(ruleset):
         chain = ruleset.chains[name]
         for line in chain.lines:
-            yield _place(ruleset, name, _uncounted_text(line[0]))
+            yield _place(ruleset, name, _meaning(line[0]))
         if chain.policy is not None:
             yield _place(ruleset, name, f"policy {chain.policy}")
 
 
-def _uncounted_text(rule: Rule) -> str:
-    """The rule without the statement that counts its packets, which some rules have and others lack."""
-    return " ".join(_COUNTER.sub(" ", rule.text).split())
+def _meaning(rule: Rule) -> str:
+    """What the rule does to packets, in words: without its comment and the statement that counts its packets,
+    and with sets in one order."""
+    return _same_words(rule.text)
+
+
+@lru_cache(20_000)
+def _same_words(text: str) -> str:
+    words, kept, lists = _WORD.findall(text), list[str](), 0
+    at = 0
+    while at < len(words):
+        word, following = words[at], words[at + 1] if at + 1 < len(words) else ""
+        at += 2
+        if word == "--comment" or (word, following) in (("-m", "comment"), ("--match", "comment")):
+            continue
+        if word == "comment" and following.startswith('"'):
+            # An element of a set may have one, too.
+            if following.endswith(",") and kept:
+                kept[-1] += ","
+            continue
+        at -= 1
+        kept.append(",".join(sorted(word.split(","))) if lists else word)
+        lists = _LISTS.get(word, max(lists - 1, 0))
+    uncounted = " ".join(_COUNTER.sub(" ", " ".join(kept)).split())
+    return _SET.sub(lambda found: f"{{ {', '.join(sorted(found[1].split(', ')))} }}", uncounted)
 
 
 def _place(ruleset: Ruleset, chain: str, text: str) -> RulePlace:
@@ -247,10 +280,10 @@ def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
 def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
     counts: dict[str, list[int | None]] = {}
     for line in twin.lines if twin is not None else ():
-        counts.setdefault(_uncounted_text(line[0]), []).append(line[0].packets)
+        counts.setdefault(_meaning(line[0]), []).append(line[0].packets)
     rules: list[Rule] = []
     for line in chain.lines:
-        known = counts.get(_uncounted_text(line[0]))
+        known = counts.get(_meaning(line[0]))
         count = known.pop(0) if known else None if line[0].jump is not None else 0
         rules += [replace(rule, packets=count) for rule in line]
     return replace(chain, rules=tuple(rules), policy_packets=twin.policy_packets if twin else None)
@@ -260,11 +293,7 @@ def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: flo
     """``ruleset`` whose new jumps are taken, and returned from, by all ``packets``."""
 
     def bounded(chain: str, rule: Rule) -> Rule:
-        if (
-            rule.jump is None
-            or rule.packets is not None
-            or _place(ruleset, chain, _uncounted_text(rule)) in known
-        ):
+        if rule.jump is None or rule.packets is not None or _place(ruleset, chain, _meaning(rule)) in known:
             return rule
         return replace(rule, packets=round(packets), verdict=None)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.rules import Ruleset, RulesetChange, iptables_path, ruleset_change
+from weirlab.rules import Ruleset, RulesetChange, iptables_path, nftables_path, ruleset_change
+
+if TYPE_CHECKING:
+    from tests.unit.rules.conftest import NftPath
 
 DUMP = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD {policy}\n{chains}{rules}\nCOMMIT\n"
 
@@ -58,6 +63,91 @@ def test_the_same_rules_are_no_change_whatever_they_counted() -> None:
     change = ruleset_change(path(BEFORE), path([accept(80, 1), accept(443, 1), accept(22, 99)]))
     assert change.same_rules
     assert change.growth_ratio == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("-p tcp -j ACCEPT", "-p tcp -m comment --comment web -j ACCEPT", True),
+        ('-m comment --comment "a b" -j DROP', '-m comment --comment "-j ACCEPT" -j DROP', True),
+        (
+            "-m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
+            "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+            True,
+        ),
+        (
+            "-p tcp -m multiport ! --dports 80,443,22 -j ACCEPT",
+            "-p tcp -m multiport ! --dports 22,80,443 -j ACCEPT",
+            True,
+        ),
+        (
+            "-p tcp -m tcp --tcp-flags SYN,RST SYN -j DROP",
+            "-p tcp -m tcp --tcp-flags RST,SYN SYN -j DROP",
+            True,
+        ),
+        (
+            "-p tcp -m tcp --tcp-flags SYN,RST SYN -j DROP",
+            "-p tcp -m tcp --tcp-flags SYN,RST RST -j DROP",
+            False,
+        ),
+        ('-j LOG --log-prefix "--comment a"', '-j LOG --log-prefix "--comment b"', False),
+        ("-m conntrack --ctstate RELATED -j ACCEPT", "-m conntrack --ctstate ESTABLISHED -j ACCEPT", False),
+    ],
+)
+def test_rules_of_iptables_are_the_same_if_they_decide_alike(first: str, second: str, same: bool) -> None:
+    old, new = ([f"[9:1] -A FORWARD {text}", *BEFORE] for text in (first, second))
+    assert ruleset_change(path(old), path(new)).same_rules == same
+
+
+NFT = (
+    "table inet f {{\nchain forward {{\ntype filter hook forward priority filter; policy drop;\n"
+    "{}\n{}\n}}\n}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ('{} accept comment "known"', '{} accept comment "known flows"', True),
+        (
+            "tcp dport {{ 80, 443, 22 }} {} accept # handle 3",
+            "tcp dport {{ 443, 22, 80 }} {} accept # handle 9",
+            True,
+        ),
+        (
+            "ip saddr . tcp dport {{ 10.0.0.1 . 80, 10.0.0.2 . 443 }} {} accept",
+            "ip saddr . tcp dport {{ 10.0.0.2 . 443, 10.0.0.1 . 80 }} {} accept",
+            True,
+        ),
+        (
+            'ip saddr {{ 10.0.0.1, 10.0.0.2 comment "two" }} {} accept',
+            'ip saddr {{ 10.0.0.1 comment "one", 10.0.0.2 }} {} accept',
+            True,
+        ),
+        ('{} log prefix "comment a" accept', '{} log prefix "comment b" accept', False),
+        ("tcp dport {{ 80, 443 }} {} accept", "tcp dport {{ 80, 442 }} {} accept", False),
+    ],
+)
+def test_rules_of_nft_are_the_same_if_they_decide_alike(
+    first: str, second: str, same: bool, nft: NftPath
+) -> None:
+    other, counter = "counter packets 3 bytes 1 drop", "counter packets 9 bytes 9"
+    old, new = (nft(NFT.format(text.format(counter), other), elements=False) for text in (first, second))
+    assert ruleset_change(old, new).same_rules == same
+
+
+def test_rules_of_which_only_the_json_is_known_are_the_same_whatever_they_counted() -> None:
+    def listing(packets: int) -> list[Ruleset]:
+        of = {"family": "inet", "table": "f"}
+        chain = {**of, "name": "forward", "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}
+        rule = {
+            **of,
+            "chain": "forward",
+            "expr": [{"counter": {"packets": packets, "bytes": 1}}, {"drop": None}],
+        }
+        return nftables_path(json.dumps({"nftables": [{"chain": chain}, {"rule": rule}]}))
+
+    assert ruleset_change(listing(5), listing(6)).same_rules
 
 
 def test_the_same_rules_need_no_counters() -> None:

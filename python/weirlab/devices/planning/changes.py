@@ -113,7 +113,8 @@ class RulesetChangeOutcome:
         if change.uncounted:
             rules = change.uncounted
             parts.append(
-                f"packets of {plural(len(rules), 'rule')} without a counter are left out ({spans(rules)})"
+                f"packets of {plural(len(rules), 'rule')} without a counter in {self.before} are left out "
+                f"({spans(rules)} of {self.after})"
             )
         return "; ".join(parts)
 

@@ -174,7 +174,7 @@ def _chains(table: _Table, texts: Texts, listed: bool, hidden: Collection[RuleKe
             each["expr"],
             objects,
             "ct l3proto" if (table.title, handle) in hidden else "",
-            text=words or json.dumps(each["expr"]),
+            text=words or json.dumps([one for one in each["expr"] if _packets(one) is None]),
             number=numbers[name],
             handle=handle,
             comment=comment,

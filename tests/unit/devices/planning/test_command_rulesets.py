@@ -277,3 +277,13 @@ def test_what_rules_alone_cannot_answer_is_refused(
     answer = weir("plan", "--ruleset", saved, *arguments)
     assert answer.code == 2
     assert complaint in " ".join(answer.err.split())
+
+
+def test_rules_whose_packets_are_left_out_are_named_with_the_file_of_their_places(
+    weir: Weir, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before.rules", tmp_path / "after.rules"
+    before.write_text(RULES.format(fillers="-A FORWARD -p icmp -j ACCEPT\n"))
+    after.write_text(RULES.format(fillers="-A FORWARD -p gre -j DROP\n-A FORWARD -p icmp -j ACCEPT\n"))
+    answer = " ".join(weir("plan", "--ruleset", after, "--before", before).out.split())
+    assert f"1 rule without a counter in {before} are left out (FORWARD 2 of {after})" in answer
