@@ -137,7 +137,7 @@ def main() -> None:
         table.add_row("weir voice zones", f"{zones:.1f} s")
         network = PlanNetwork(load(path), date.today())
         numbers = drawn(network.plan, asked.questions)
-        entries, routes = network.trees["public"], network.routes["core", None]
+        entries, routes = network.trees["public"], network.routes["core", None, False]
         looked_up = per_call_us(
             lambda number: (entries.lookup(number[1:]), routes.longest(number[1:])), numbers
         )

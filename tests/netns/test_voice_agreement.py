@@ -1,4 +1,4 @@
-"""What checks, routes and engines must agree on: whole numbers of MGCP lines, spirals, transports of URIs."""
+"""What checks, routes and engines must agree on: whole numbers of lines, spirals, transports, fall-backs."""
 
 from __future__ import annotations
 
@@ -114,12 +114,47 @@ tests:
 """
 
 
-def proved(text: str) -> list[tuple[str, str, str]]:
+FALLING = """\
+plan: falling
+caller: phone
+dns: {primary: ns.lime.example, contact: hostmaster@lime.example}
+organisations: {op: {title: Operator}}
+ranges: [{prefix: "+421", owner: op, digits: 12}]
+engines:
+  phone: {kind: endpoint, protocols: [sip], address: 10.97.3.20, organisation: op, codecs: [ulaw], home: core}
+  core: {kind: proxy, address: 10.97.3.10, organisation: op, trees: [public], hand_over: {h323: gate}}
+  gate: {kind: gateway, protocols: [sip, h323], address: 10.97.3.41, organisation: op, codecs: [ulaw]}
+  old: {kind: endpoint, protocols: [h323], address: 10.97.3.60, host: old.lime.example, codecs: [ulaw],
+    home: gate}
+  peer: {kind: endpoint, protocols: [sip], address: 10.97.3.31, host: peer.lime.example, codecs: [ulaw]}
+  trunk: {kind: endpoint, protocols: [sip], address: 10.97.3.32, organisation: op, codecs: [ulaw]}
+trees: {public: {suffix: e164.arpa, zone: 1.2.4.e164.arpa}}
+enum:
+  - {tree: public, prefix: "+42170", naptr: [{service: E2U+sip, uri: 'sip:+\\1@peer.lime.example'}]}
+  - {tree: public, number: "+421800000002", naptr: [{service: E2U+h323, uri: 'h323:\\1@old.lime.example'}]}
+  - tree: public
+    number: "+421800000003"
+    naptr:
+      - {preference: 1, service: E2U+h323, uri: 'h323:\\1@old.lime.example'}
+      - {preference: 2, service: E2U+sip, uri: 'sip:+\\1@peer.lime.example'}
+domains: {lime.example: {hosts: {ns.lime.example: 10.97.3.53}}}
+routes:
+  - {at: gate, prefix: "+421", to: old}
+  - {at: core, prefix: "+421", strip: 3, prepend: "99", to: trunk, after_trees: true}
+tests:
+  - {number: "+421700000001", via: public, ends_at: peer}
+  - {number: "+421800000002", via: public, ends_at: old}
+  - {number: "+421800000003", via: public, ends_at: old, note: the record for H.323 comes first}
+  - {number: "+421900000005", via: static, ends_at: trunk, note: no tree has it}
+"""
+
+
+def proved(text: str, *, fall_back: bool = False) -> list[tuple[str, str, str]]:
     """Number, verdict and reason of every call."""
     net = PlanNetwork(loads(text, "plan.yaml"), DAY)
     assert [each for each in check(net) if each.severity == "error"] == [], "the check finds nothing"
     with VoiceLab(net, SPEECH_S) as lab:
-        rows = [made(lab, each)[0] for each in planned(net, fall_back=False)]
+        rows = [made(lab, each)[0] for each in planned(net, fall_back=fall_back)]
     return [(row.number, row.verdict, row.why) for row in rows]
 
 
@@ -145,3 +180,12 @@ def test_calls_that_a_gatekeeper_sends_back_to_their_gateway_go_as_planned() -> 
     found = proved(RETURNED)
     assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
     assert len(found) == 3
+
+
+def test_calls_whose_enum_records_fail_go_on_to_other_records_and_to_the_carrier() -> None:
+    """Reported: if the ENUM peer was down, the call was lost."""
+    if missing := engines.lacking([*engines.PACKAGES]) or chroot.missing():
+        pytest.skip(missing)
+    found = proved(FALLING, fall_back=True)
+    assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
+    assert len(found) == 9

@@ -182,10 +182,12 @@ def trees(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def changes(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Engines can change numbers as routes say."""
+    """Engines can change numbers, and wait for the answers of trees, as routes say."""
     for i, route in network.each_route():
         engine = network.plan.engines[route.at]
         yield from _limited(network, route.at, ("routes", i, "strip"), profiles.strip_limit(engine, route))
+        after = profiles.after_limit(engine, route)
+        yield from _limited(network, route.at, ("routes", i, "after_trees"), after)
 
 
 def codecs(network: PlanNetwork) -> Iterator[PlanFinding]:

@@ -48,7 +48,7 @@ def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
             legs.update((step.engine, step.facts["to"]) for step in way.steps if step.what == "leg")
             end = way.end
             if place[0] == "enum":
-                useless[place] = useless.get(place, True) and end.kind == "no route" and not _left(way)
+                useless[place] = useless.get(place, True) and _passed_over(way, place)
             if end.good or (end.kind == "no route" and not _must_go_on(network, way, place)):
                 continue
             if end.kind == "no address":
@@ -113,6 +113,12 @@ def _reached(network: PlanNetwork, legs: set[tuple[str, str]]) -> set[str]:
     return reached
 
 
+def _passed_over(way: CallRoute, entry: Location) -> bool:
+    """Was an entry asked, and none of its records used?"""
+    steps = [step.what for step in way.steps if step.place[:2] == entry]
+    return "tree" in steps and not {"record", "referred"}.intersection(steps)
+
+
 def _left(way: CallRoute) -> bool:
     """Did the call leave the engine where it began?"""
     return any(step.what == "leg" for step in way.steps)
@@ -151,9 +157,10 @@ def _begins(network: PlanNetwork) -> Iterator[tuple[Arrival | None, Location]]:
     """A call for every route and entry, at each engine that uses it; None if the engine cannot use it."""
     plan = network.plan
     offers_at = {name: _offers(network, name) for name in plan.engines}
-    for (name, arriving), prefix, index in network.deciding():
+    for table, prefix, index in network.deciding():
+        name, arriving, _ = table
         engine = plan.engines[name]
-        number = example(network, prefix, network.routes[name, arriving].free_continuation(prefix))
+        number = example(network, prefix, network.routes[table].free_continuation(prefix))
         if engine.kind == "endpoint" or number is None:
             continue
         for protocol in [arriving] if arriving is not None else engine.speaks:
@@ -255,9 +262,9 @@ def planned(network: PlanNetwork, dialled: str, caller: str | None = None, meanw
 def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:
     """At most one route per engine, protocol and prefix on any day, and each target once."""
     plan, at = network.plan, network.book.at
-    seen: dict[tuple[str, str | None, str], list[int]] = {}
+    seen: dict[tuple[str, str | None, str, bool], list[int]] = {}
     for i, route in network.each_route():
-        same = seen.setdefault((route.at, route.arriving, route.prefix), [])
+        same = seen.setdefault((route.at, route.arriving, route.prefix, route.after_trees), [])
         for other in same:
             if plan.routes[other].meets(route):
                 yield error(
@@ -321,7 +328,7 @@ def trees_never_asked(network: PlanNetwork) -> Iterator[PlanFinding]:
                 "hides trees",
                 at("routes", index),
                 f'the route for "+" takes every number, so {name} never asks {named(engine.trees)}',
-                f"give it a longer prefix, or remove trees of {name}",
+                f"set after_trees: true, to use it only if ENUM leads nowhere; or remove trees of {name}",
             )
     for name, tree in plan.trees.items():
         if name not in asked and tree.visibility == "private":
@@ -346,6 +353,13 @@ def misplaced(network: PlanNetwork) -> Iterator[PlanFinding]:
                 "name the proxy, gateway or gatekeeper",
             )
             continue
+        if route.after_trees and engine.kind == "proxy" and not engine.trees:
+            yield error(
+                "misplaced",
+                at("routes", i, "after_trees"),
+                f"{route.at} queries no trees, so there is nothing after which to use the route",
+                f"leave out after_trees, or name trees of {route.at}",
+            )
         for key, protocol in (("arriving", route.arriving), ("by", route.by)):
             if protocol is not None and protocol not in engine.speaks:
                 spoken = named(PROTOCOLS[speak] for speak in engine.speaks)
@@ -361,7 +375,7 @@ def misplaced(network: PlanNetwork) -> Iterator[PlanFinding]:
 def past_gatekeepers(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A gateway that registers with a gatekeeper sends all its H.323 calls through that gatekeeper."""
     plan, at = network.plan, network.book.at
-    for (name, _), _, index in network.deciding():
+    for (name, _, _), _, index in network.deciding():
         if plan.engines[name].kind != "gateway" or not network.gatekeepers[name]:
             continue
         for target in plan.routes[index].to:

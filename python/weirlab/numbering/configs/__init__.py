@@ -11,8 +11,8 @@ from typing import Final
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError
 from weirlab.numbering import zones
-from weirlab.numbering.configs import asterisk, h323, kamailio, sipp
-from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.configs import asterisk, h323, kamailio, parts, sipp
+from weirlab.numbering.routing import PlanNetwork, profiles
 
 MANIFEST: Final = "manifest.json"
 
@@ -88,6 +88,9 @@ def configs(network: PlanNetwork, root: str) -> dict[str, str]:
         raise InputError(
             "--root: engines cannot read a path with quotes, semicolons or line breaks; choose another"
         )
+    for i, route in enumerate(network.plan.routes):
+        if limit := profiles.after_limit(network.plan.engines[route.at], route):
+            raise parts.refuse(network, ("routes", i, "after_trees"), limit)
     makers: dict[str, Callable[[PlanNetwork, str, str], dict[str, str]]] = {
         "proxy": kamailio.files,
         "gateway": asterisk.files,

@@ -22,24 +22,28 @@ TREE = """\
 route[TREE_NAME] {
   if (naptr_query("$var(digits)SUFFIX", "n") != 1) return;
   route(FIRST);
-REFERRED  if ($var(first) == "e2u+sip") {
-    $avp(number) = $rU;
-    $avp(gateway) = $var(second);
+REFERRED  $avp(number) = $rU;
+  $avp(gateway) = $var(second);
+  $avp(suffix) = "";
+  if ($var(first) == "e2u+sip") {
     if (!enum_query("ASKED.")) return;
-    # One record after the other: by itself, enum_query makes them branches of one call.
-    t_load_contacts();
-    t_next_contacts();
     xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$ru\\n");
-    t_on_failure("RECORD");
-    route(RELAY);
+    route(RECORDS);
+    t_reply("503", "No target can be reached");
+    exit;
   }
-  if ($var(first) == "e2u+h323") {
-    $du = "GATEWAY";
-    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$du\\n");
-    route(RELAY);
-  }
-}
+H323}
 
+"""
+
+H323 = """\
+  if ($var(first) == "e2u+h323") {
+    if ($var(sip) == 1) $avp(suffix) = "ASKED.";
+    $du = $avp(gateway);
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$du\\n");
+    t_on_failure("GATEWAY");
+    route(RELAY);
+  }
 """
 
 REFERRED = """\
@@ -60,10 +64,11 @@ route[REFER] {
 """
 
 FIRST = """\
-# Of the services that are used here: which comes first in order and preference, and does H.323 come after it?
+# Of the services that are used here: which comes first in order and preference, and which are there at all?
 route[FIRST] {
   $var(first) = "";
   $var(second) = "";
+  $var(sip) = 0;
   $var(order) = 65536;
   $var(preference) = 65536;
   $var(i) = 0;
@@ -82,25 +87,76 @@ CHOSEN      }
   }
 }
 
-# The record for SIP failed: the next one, then the number to the gateway, if there is a record for H.323.
+"""
+
+SECOND = """\
+      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";
+      if ($var(service) == "e2u+sip") $var(sip) = 1;
+"""
+
+RECORD = """\
+# One record for SIP after the other: by itself, enum_query makes them branches of one call.
+route[RECORDS] {
+  t_load_contacts();
+  t_next_contacts();
+  t_newtran();
+  t_set_disable_internal_reply("1");
+  t_on_failure("RECORD");
+  if (t_relay()) exit;
+  route(LATER);
+}
+
+# The next record, then what comes after them. A host without an address fails at once.
+route[LATER] {
+  while (t_next_contacts()) {
+    t_on_failure("RECORD");
+    if (t_relay()) exit;
+  }
+TO_GATEWAYAFTER}
+
 failure_route[RECORD] {
   if (t_is_canceled()) exit;
-FORWARDED  if (!t_check_status("FALL_BACK")) exit;
-  if (t_next_contacts()) {
-    t_on_failure("RECORD");
-    route(RELAY);
-  }
+FORWARDED  if (t_check_status("FALL_BACK")) route(LATER);
+}
+
+""".replace("FALL_BACK", profiles.FALL_BACK)
+
+TO_GATEWAY = """\
   if ($avp(gateway) != "") {
     $ru = "sip:" + $avp(number) + "@" + $Ri;
     $du = $avp(gateway);
+    $avp(gateway) = "";
+    t_on_failure("GATEWAY");
     route(RELAY);
   }
+"""
+
+GATEWAY = """\
+# The gateway failed: the records for SIP, if they come after that for H.323.
+failure_route[GATEWAY] {
+  if (t_is_canceled()) exit;
+FORWARDED  if (!t_check_status("FALL_BACK")) exit;
+  if ($avp(suffix) != "") {
+    $ru = "sip:" + $avp(number) + "@" + $Ri;
+    $du = $null;
+    $avp(gateway) = "";
+    route(ASK);
+  }
+AFTER}
+
+route[ASK] {
+  if (enum_query("$avp(suffix)")) route(RECORDS);
 }
 
 """.replace("FALL_BACK", profiles.FALL_BACK)
 
 
-def blocks(network: PlanNetwork, name: str, forwarded: str) -> Iterator[str]:
+def blocks(network: PlanNetwork, name: str, forwarded: str, after: str) -> Iterator[str]:
+    """Route blocks.
+
+    ``forwarded`` are the lines for a call that an endpoint forwards, ``after`` those for one whose records
+    failed.
+    """
     plan = network.plan
     engine = plan.engines[name]
     for i, entry in enumerate(plan.enum):
@@ -120,13 +176,11 @@ def blocks(network: PlanNetwork, name: str, forwarded: str) -> Iterator[str]:
     )
     referred = REFERRED.replace("KNOWN", "\n".join(known)) if refers else ""
     for tree in engine.trees:
-        text = TREE.replace("REFERRED", referred).replace("TREE_NAME", f"TREE_{_upper(tree)}")
+        text = TREE.replace("REFERRED", referred).replace("H323", H323 if gateway else "")
         text = text.replace("ASKED", "$var(suffix)" if refers else "SUFFIX")
         text = text.replace("VIA", "$var(via)" if refers else tree)
         text = text.replace("SUFFIX", plan.trees[tree].suffix)
-        if not gateway:
-            text = text[: text.index('  if ($var(first) == "e2u+h323")')] + "}\n\n"
-        yield text.replace("GATEWAY", gateway).rstrip("\n") + "\n"
+        yield text.replace("TREE_NAME", f"TREE_{_upper(tree)}").rstrip("\n") + "\n"
     used = '$var(service) == "e2u+sip"' + (' || $var(service) == "e2u+h323"' if gateway else "")
     nonterminal = chosen = ""
     if refers:
@@ -134,14 +188,12 @@ def blocks(network: PlanNetwork, name: str, forwarded: str) -> Iterator[str]:
         nonterminal = '    if ($(naptrquery(n=>replace[$var(i)]){s.len}) > 0) $var(service) = "refer";\n'
         chosen = "        $var(refer) = $naptrquery(n=>replace[$var(i)]);\n"
         yield REFER.rstrip("\n") + "\n"
-    second = '      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";\n' if gateway else ""
-    first = (
-        FIRST.replace("SECOND", second)
-        .replace("NONTERMINAL", nonterminal)
-        .replace("CHOSEN", chosen)
-        .replace("USED", used)
-    )
-    yield first.replace("FORWARDED", forwarded).replace("GATEWAY", gateway).rstrip("\n") + "\n"
+    second = SECOND.replace("GATEWAY", gateway) if gateway else ""
+    first = FIRST.replace("SECOND", second).replace("NONTERMINAL", nonterminal)
+    yield first.replace("CHOSEN", chosen).replace("USED", used).rstrip("\n") + "\n"
+    for failed in (RECORD, GATEWAY) if gateway else (RECORD,):
+        text = failed.replace("TO_GATEWAY", TO_GATEWAY if gateway else "").replace("AFTER", after)
+        yield text.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
 
 
 def _upper(tree: str) -> str:

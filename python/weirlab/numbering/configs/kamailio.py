@@ -1,4 +1,4 @@
-"""Kamailio 5.6: prefixes from a text table, then the trees of ENUM in their order, then 404."""
+"""Kamailio 5.6: prefixes from a text table, trees of ENUM in their order, prefixes after them, then 404."""
 
 from __future__ import annotations
 
@@ -42,19 +42,34 @@ END = """\
 
 PREFIXES = """\
 # The longest prefix decides; the targets in its value are tried one after the other.
-route[PREFIXES] {
-  if (!mt_match("plan", "$rU", "0")) return;
+route[NAME] {
+  if (!mt_match("TABLE", "$rU", "0")) return;
   $avp(targets) = $(var(found){s.select,2,,});
   $var(from) = 1 + $(var(found){s.select,0,,}{s.int});
   if ($var(from) > 1 || $(var(found){s.select,1,,}{s.len}) > 0) {
     $rU = "+" + $(var(found){s.select,1,,}) + $(rU{s.substr,$var(from),0});
   }
   $avp(tried) = 0;
-  xlog("L_NOTICE", "ROUTE num=$var(num) via=static target=$avp(targets)\\n");
+  xlog("L_NOTICE", "HOW num=$var(num) via=static target=$avp(targets)\\n");
   if ($rU == "+") { sl_send_reply("484", "Address Incomplete"); exit; }
   route(NEXT);
 }
 
+"""
+
+AFTER_TREES = """\
+  $var(how) = "ROUTE";
+  route(AFTER);
+"""
+
+AFTER_RECORDS = """\
+  $ru = "sip:" + $avp(number) + "@" + $Ri;
+  $var(num) = $avp(number);
+  $var(how) = "REROUTE";
+  route(AFTER);
+"""
+
+NEXT = """\
 route[NEXT] {
   $var(rank) = $avp(tried);
   $var(target) = $(avp(targets){s.select,$var(rank),|});
@@ -103,16 +118,29 @@ route[RELAY] {
 def files(network: PlanNetwork, name: str, root: str) -> dict[str, str]:
     """``kamailio.cfg`` and the tables of prefixes."""
     found = {"kamailio.cfg": "\n".join(_lines(network, name, root)) + "\n"}
-    if [*parts.routes(network, name, "sip")]:
-        found["db/mtree_plan"] = "\n".join(_table(network, name)) + "\n"
-        found["db/version"] = "table_name(string) table_version(int)\nmtree_plan:1\nmtree:1\nmtrees:2\n"
+    tables = _tables(network, name)
+    for table in tables:
+        found[f"db/mtree_{table}"] = "\n".join(_table(network, name, table)) + "\n"
+    if tables:
+        known = "".join(f"mtree_{table}:1\n" for table in tables)
+        found["db/version"] = f"table_name(string) table_version(int)\n{known}mtree:1\nmtrees:2\n"
     return found
 
 
-def _table(network: PlanNetwork, name: str) -> Iterator[str]:
+def _tables(network: PlanNetwork, name: str) -> list[str]:
+    """The tables of prefixes that have some: ``plan``, and ``after`` for routes after the trees."""
+    return [
+        table
+        for table in ("plan", "after")
+        if [*parts.routes(network, name, "sip", after_trees=table == "after")]
+    ]
+
+
+def _table(network: PlanNetwork, name: str, table: str) -> Iterator[str]:
     """strip,prepend,targets by prefix. A colon separates columns, so those within are escaped."""
     yield "id(int,auto) tprefix(string) tvalue(string)"
-    for count, (_, route) in enumerate(parts.routes(network, name, "sip"), 1):
+    listed = parts.routes(network, name, "sip", after_trees=table == "after")
+    for count, (_, route) in enumerate(listed, 1):
         uris = "|".join(parts.sip_uri(network, each) for each in route.to)
         value = f"{route.strip},{route.prepend.removeprefix('+')},{uris}"
         escaped = value.replace(":", "\\:")
@@ -122,7 +150,7 @@ def _table(network: PlanNetwork, name: str) -> Iterator[str]:
 def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
-    prefixes = bool([*parts.routes(network, name, "sip")])
+    tables = _tables(network, name)
     yield "#!KAMAILIO"
     where = parts.place(network, "engines", name)
     yield f"# Proxy {name} of plan {plan.plan} ({where}), made by weir voice: change the plan instead."
@@ -135,7 +163,7 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     yield "auto_aliases=no\ndns_cache_negative_ttl=5\ndns_use_search_list=no"
     yield "# The next target of an SRV record if one does not answer.\nuse_dns_failover=on"
     for module in MODULES:
-        if prefixes or module not in ("db_text", "mtree"):
+        if tables or module not in ("db_text", "mtree"):
             yield f'loadmodule "{module}.so"'
     counted = admission.counts(network, name)
     if counted:
@@ -143,18 +171,20 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     yield f'modparam("ctl", "binrpc", "unix:{root}/ctl")'
     yield 'modparam("jsonrpcs", "transport", 6)'
     yield f'modparam("jsonrpcs", "fifo_name", "{root}/fifo")'
-    if prefixes:
+    if tables:
         yield "# 1: no cache, so that mtree.reload reads the table again."
         yield 'modparam("db_text", "db_mode", 1)'
         yield f'modparam("mtree", "db_url", "text://{root}/db")'
-        yield 'modparam("mtree", "mtree", "name=plan;dbtable=mtree_plan;type=0")'
+        for table in tables:
+            yield f'modparam("mtree", "mtree", "name={table};dbtable=mtree_{table};type=0")'
         yield 'modparam("mtree", "char_list", "0123456789+")'
         yield 'modparam("mtree", "pv_value", "$var(found)")'
     yield 'modparam("tm", "contacts_avp", "$avp(contacts)")'
     yield 'modparam("tm", "contact_flows_avp", "$avp(flows)")'
     yield 'modparam("tm", "fr_timer", 3000)\n'
-    calls = "  route(PREFIXES);\n" if prefixes else ""
+    calls = "  route(PREFIXES);\n" if "plan" in tables else ""
     calls += "  route(TREES);\n" if engine.trees else ""
+    calls += AFTER_TREES if "after" in tables else ""
     forwarded = FORWARDED if parts.forwards(network) else ""
     begun = (admission.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
     yield BEGIN + begun + calls + END
@@ -163,10 +193,14 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     yield from _permissions(network, name)
     if counted:
         yield from admission.route(network, name)
-    if prefixes:
-        yield PREFIXES.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
+    if tables:
+        for table in tables:
+            block, how = ("PREFIXES", "ROUTE") if table == "plan" else ("AFTER", "$var(how)")
+            text = PREFIXES.replace("NAME", block).replace("TABLE", table).replace("HOW", how)
+            yield text.rstrip("\n") + "\n"
+        yield NEXT.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
     if engine.trees:
-        yield from enum.blocks(network, name, forwarded)
+        yield from enum.blocks(network, name, forwarded, AFTER_RECORDS if "after" in tables else "")
     if forwarded:
         yield FORWARD.replace("DECIDE", calls).rstrip("\n") + "\n"
     yield RELAY.rstrip("\n")

@@ -31,11 +31,11 @@ def address(network: PlanNetwork, name: str) -> str:
 
 
 def routes(
-    network: PlanNetwork, name: str, arriving: Protocol | None = None
+    network: PlanNetwork, name: str, arriving: Protocol | None = None, *, after_trees: bool = False
 ) -> Iterator[tuple[int, PlanRoute]]:
     """Valid routes of an engine, by prefix: those for all protocols and for ``arriving``."""
     found: dict[str, int] = {}
-    for table in ((name, None), (name, arriving)):
+    for table in ((name, None, after_trees), (name, arriving, after_trees)):
         if (prefixes := network.routes.get(table)) is not None:
             found.update(prefixes.items())
     for prefix in sorted(found):
@@ -85,7 +85,7 @@ def targets(network: PlanNetwork, name: str) -> list[str]:
     """Engines to which the routes of ``name`` lead, in the order of the plan."""
     found = {
         each
-        for (at, _), prefixes in network.routes.items()
+        for (at, _, _), prefixes in network.routes.items()
         if at == name
         for _, index in prefixes.items()
         for each in network.plan.routes[index].to

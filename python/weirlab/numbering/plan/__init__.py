@@ -30,7 +30,7 @@ from weirlab.studies.scenarios import SCHEMA_ID
 
 RANGE: Final[tuple[str, ...]] = ("prefix", "owner", "digits", "delegated_by", "valid_from", "valid_until")
 ROUTE: Final[tuple[str, ...]] = (
-    "at", "prefix", "to", "arriving", "by", "strip", "prepend", "valid_from", "valid_until",
+    "at", "prefix", "to", "arriving", "by", "strip", "prepend", "after_trees", "valid_from", "valid_until",
 )  # fmt: skip
 ENTRY: Final[tuple[str, ...]] = ("tree", "number", "prefix", "owner", "valid_from", "valid_until")
 NAPTR: Final[tuple[str, ...]] = ("order", "preference", "service", "regexp", "uri", "refer")

@@ -166,9 +166,7 @@ class Engine(PlanElement):
         if own is None and not self.protocols:
             raise ValueError(f"list under protocols what the {self.kind} speaks, e.g. [sip]")
         if self.kind == "endpoint" and (self.trees or self.hand_over or self.rewrite):
-            raise ValueError(
-                "an endpoint does not route: trees, hand_over and rewrite are for engines that do"
-            )
+            raise ValueError("an endpoint does not route: leave out trees, hand_over and rewrite")
         if self.kind != "endpoint" and self.home is not None:
             raise ValueError("home is for endpoints; other engines have routes")
         if self.kind != "endpoint" and (self.transport != "udp" or self.early_media or self.forwards_to):
@@ -278,7 +276,7 @@ class EnumEntry(ValidityPeriod):
 
 
 class PlanRoute(ValidityPeriod):
-    """Where an engine sends numbers that begin with a prefix; routes take precedence over trees."""
+    """Where an engine sends numbers that begin with a prefix, before it queries its trees or after."""
 
     at: Name
     """The engine that decides."""
@@ -294,6 +292,8 @@ class PlanRoute(ValidityPeriod):
     """Number of leading digits to remove, after the +."""
     prepend: Digits = ""
     """Digits to put in front after stripping."""
+    after_trees: bool = False
+    """Only if no tree has the number, or all its ENUM records fail: for carriers, at proxies."""
 
 
 class ServicePoint(PlanElement):

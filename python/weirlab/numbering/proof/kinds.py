@@ -83,11 +83,17 @@ def _failing(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
     if planned.fault == "486":
         yield "busy: no fall-back (486)"
         return
-    by = next((step for step in reversed(planned.way.steps) if step.what in ("prefix", "record")), None)
-    target = "target of a route"
-    if by is not None and by.what == "record":
-        target = "SRV target" if by.facts["first"] else "NAPTR record"
-    yield f"fall-back to the next {target}: " + ("503" if planned.fault == "503" else "no answer")
+    steps = planned.way.steps
+    routed = [step.place for step in steps if step.what == "leg" and step.place[0] == "routes"]
+    if any(step.what == "record" and not step.facts["first"] for step in steps):
+        target = "next NAPTR record"
+    elif any(place[3] != 0 for place in routed):
+        target = "next target of a route"
+    elif any(network.plan.routes[int(place[1])].after_trees for place in routed):
+        target = "route after the trees"
+    else:
+        target = "next SRV target"
+    yield f"fall-back to the {target}: " + ("503" if planned.fault == "503" else "no answer")
 
 
 def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
@@ -126,10 +132,12 @@ def _dialled(network: PlanNetwork, number: str) -> str:
 
 
 def _of_route(network: PlanNetwork, route: PlanRoute, step: RouteStep) -> Iterator[str]:
-    yield "route by prefix"
+    yield "route after the trees" if route.after_trees else "route by prefix"
     digits = step.number.removeprefix("+")
     also = [
-        each for each in network.plan.routes if each.at == route.at and digits.startswith(each.prefix[1:])
+        each
+        for each in network.plan.routes
+        if (each.at, each.after_trees) == (route.at, route.after_trees) and digits.startswith(each.prefix[1:])
     ]
     # Of routes that lead to the same targets, nobody can tell which was taken.
     also = [

@@ -154,6 +154,7 @@ def _tried(network: PlanNetwork, way: CallRoute, down: str | None, fault: Fault)
 
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
+_REROUTE: Final = re.compile(r"\bREROUTE num=")
 _REJECTED: Final = re.compile(r"\bREJECTED num=\S+ (?:barred|not admitted)\b")
 """What the log of an engine says of a decision, and of a call that it refused by a rule."""
 _FORBIDDEN: Final = 403
@@ -269,7 +270,9 @@ def named(network: PlanNetwork, place: TransportAddress) -> str:
 
 
 def decided_by(log: str) -> str | None:
-    """What an engine decided by first, from its log; None for nothing."""
+    """What an engine decided by first, from its log; after failed records, by a route; None for nothing."""
+    if _REROUTE.search(log):
+        return "static"
     for line in _ROUTE.finditer(log):
         return None if line["via"] == "none" else line["via"]
     return None

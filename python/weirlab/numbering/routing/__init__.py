@@ -20,8 +20,8 @@ from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing.profiles import Names
 from weirlab.numbering.routing.trees import EnumTree, Prefixes, continued
 
-Table = tuple[str, Protocol | None]
-"""An engine, and the protocol over which calls arrive for its routes; None for any."""
+Table = tuple[str, Protocol | None, bool]
+"""An engine, the protocol over which calls arrive for its routes (None for any), and ``after_trees``."""
 
 
 _MADE_OF: Final = {
@@ -93,7 +93,7 @@ class PlanNetwork:
                     yield table, prefix, index
             return
         for index, route in self.each_route():
-            table, prefix = (route.at, route.arriving), route.prefix[1:]
+            table, prefix = (route.at, route.arriving, route.after_trees), route.prefix[1:]
             if table in self.routes and self.routes[table].get(prefix) == index:
                 yield table, prefix, index
 
@@ -103,7 +103,8 @@ class PlanNetwork:
         listed: dict[Table, list[tuple[str, int]]] = {}
         for index, route in enumerate(self.plan.routes):
             if route.holds(self.day):
-                listed.setdefault((route.at, route.arriving), []).append((route.prefix[1:], index))
+                table = (route.at, route.arriving, route.after_trees)
+                listed.setdefault(table, []).append((route.prefix[1:], index))
         return {table: Prefixes(items) for table, items in listed.items()}
 
     @cached_property
@@ -119,7 +120,7 @@ class PlanNetwork:
         for at, to in pairs:
             if engines[at].kind == "gatekeeper":
                 near[to].add(at)
-        for (at, _), prefixes in self.routes.items():
+        for (at, _, _), prefixes in self.routes.items():
             near[at].update(to for _, index in prefixes.items() for to in self.plan.routes[index].to)
         for name, engine in engines.items():
             near[name].update(filter(None, (engine.home,)))
@@ -195,10 +196,12 @@ class PlanNetwork:
             found[name] = Prefixes([*barred, *allowed, *start])
         return found
 
-    def route(self, engine: str, arriving: Protocol, digits: str) -> tuple[str, int] | None:
+    def route(
+        self, engine: str, arriving: Protocol, digits: str, *, after_trees: bool = False
+    ) -> tuple[str, int] | None:
         """Prefix and index of the route that decides; a route for the protocol takes precedence."""
         best: tuple[str, int] | None = None
-        for table in ((engine, arriving), (engine, None)):
+        for table in ((engine, arriving, after_trees), (engine, None, after_trees)):
             if (prefixes := self.routes.get(table)) is not None:
                 found = prefixes.longest(digits)
                 if found is not None and (best is None or len(found[0]) > len(best[0])):

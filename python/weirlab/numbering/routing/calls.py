@@ -147,25 +147,15 @@ def _rewritten(network: PlanNetwork, arrival: Arrival) -> Arrival:
 
 
 def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator[CallRoute]:
-    """The ways by a route, otherwise by the trees in their order."""
+    """The ways by a route, otherwise by the trees in their order, then by a route after them."""
     digits = arrival.number.removeprefix("+")
     found = network.route(arrival.engine, arrival.arriving, digits)
     if found is not None:
-        route = network.plan.routes[found[1]]
-        place: Location = ("routes", found[1])
-        arrival = arrival.then(arrival.step("prefix", place, prefix=route.prefix, to=route.to))
-        leaving = _changed(arrival.number, route)
-        if leaving in ("", "+"):
-            yield arrival.end("no digits", place, strip=route.strip)
-            return
-        yield from _tried(
-            engine,
-            (
-                _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
-                for rank, target in enumerate(route.to)
-            ),
-        )
+        yield from _by_route(network, arrival, engine, found[1])
         return
+    last = network.route(arrival.engine, arrival.arriving, digits, after_trees=True)
+    if last is not None and profiles.after_limit(engine, network.plan.routes[last[1]]):
+        last = None
     arrival = arrival.then(arrival.step("no prefix"))
     trees = engine.trees if profiles.asks_trees(engine, digits) and not arrival.dipped else ()
     for name in trees:
@@ -183,11 +173,35 @@ def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator
         arrival = arrival.then(arrival.step("tree", ("enum", index), **facts))
         ways, arrival = _by_records(network, arrival, engine, index, entry)
         if ways:
+            if last is not None:
+                ways.append(_by_route(network, arrival, engine, last[1]))
             yield from _tried(engine, ways)
             return
+    if last is not None:
+        yield from _by_route(network, arrival, engine, last[1])
+        return
     # Routes may hold for one protocol of several.
     by = arrival.arriving if len(engine.speaks) > 1 else None
     yield arrival.end("no route", trees=trees, by=by)
+
+
+def _by_route(network: PlanNetwork, arrival: Arrival, engine: Engine, index: int) -> Iterator[CallRoute]:
+    """The ways to the targets of a route."""
+    route = network.plan.routes[index]
+    place: Location = ("routes", index)
+    facts = {"prefix": route.prefix, "to": route.to, "after_trees": route.after_trees}
+    arrival = arrival.then(arrival.step("prefix", place, **facts))
+    leaving = _changed(arrival.number, route)
+    if leaving in ("", "+"):
+        yield arrival.end("no digits", place, strip=route.strip)
+        return
+    yield from _tried(
+        engine,
+        (
+            _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
+            for rank, target in enumerate(route.to)
+        ),
+    )
 
 
 def _tried(engine: Engine, targets: Iterable[Iterator[CallRoute]]) -> Iterator[CallRoute]:

@@ -315,6 +315,18 @@ def asks_trees(engine: Engine, digits: str) -> bool:
     return not tree_limit(engine)
 
 
+def after_limit(engine: Engine, route: PlanRoute) -> str:
+    """What keeps ``engine`` from using a route after its trees; empty if nothing does."""
+    if not route.after_trees or engine.kind == "proxy":
+        return ""
+    if engine.kind == "gatekeeper":
+        return (
+            "gatekeepers name one target and do not learn whether it answers (direct mode); let a proxy "
+            "query the trees, or leave out after_trees"
+        )
+    return f"{route.at} queries no trees; leave out after_trees"
+
+
 def strip_limit(engine: Engine, route: PlanRoute) -> str:
     """What keeps ``engine`` from changing numbers as a route says; empty if nothing does."""
     if engine.kind == "gatekeeper" and route.strip > len(route.prefix) - 1:

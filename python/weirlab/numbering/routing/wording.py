@@ -114,6 +114,9 @@ def step(each: RouteStep) -> str:
             return f"passes over the rule {facts['rule']}: {facts['why']}"
         case "prefix":
             others = f", then {', '.join(facts['to'][1:])}" if len(facts["to"]) > 1 else ""
+            if facts["after_trees"]:
+                which = "all numbers" if facts["prefix"] == "+" else facts["prefix"]
+                return f"takes its route for {which} after the trees: to {facts['to'][0]}{others}"
             if facts["prefix"] == "+":
                 return f"takes its route for all numbers: to {facts['to'][0]}{others}"
             return f"{facts['prefix']} is the longest prefix among its routes: to {facts['to'][0]}{others}"
@@ -245,10 +248,12 @@ def place(book: PlanDocument, location: Location) -> str:
 
 def conclusion(network: PlanNetwork, number: str, ways: Sequence[CallRoute]) -> str:
     """Where a call to ``number`` goes, in a sentence; ``ways`` are tried one after the other."""
-    good = next((way for way in ways if way.end.good), None)
-    more = proposal(network, number, ways)
-    more = f"; {more}" if more else "" if good is None else f", by way of {' > '.join(good.engines)}"
-    return f"{number}: {end((good or ways[0]).end)}{more}."
+    good = [way for way in ways if way.end.good]
+    if not good:
+        more = proposal(network, number, ways)
+        return f"{number}: {end(ways[0].end)}{f'; {more}' if more else ''}."
+    alone = "; if that fails, nothing else is tried" if len(good) == 1 else ""
+    return f"{number}: {end(good[0].end)}, by way of {' > '.join(good[0].engines)}{alone}."
 
 
 def tables(book: PlanDocument, ways: Sequence[CallRoute]) -> list[Table]:

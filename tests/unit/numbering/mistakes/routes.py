@@ -71,6 +71,20 @@ ROUTES = (
         "desk is an endpoint, and endpoints do not route",
     ),
     Planted(
+        "engine cannot",
+        TO_PBX,
+        TO_PBX.replace("gk, ", "gk, after_trees: true, "),
+        "at: gk, after_trees",
+        "gatekeeper gk: gatekeepers name one target and do not learn whether it answers (direct mode)",
+    ),
+    Planted(
+        "engine cannot",
+        "at: gw, arriving: sip",
+        "at: gw, after_trees: true, arriving: sip",
+        "at: gw, after_trees",
+        "gateway gw: gw queries no trees",
+    ),
+    Planted(
         "misplaced",
         "at: gw, arriving: sip",
         "at: gw, arriving: mgcp",

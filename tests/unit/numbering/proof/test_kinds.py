@@ -74,6 +74,7 @@ def test_one_plan_proves_many_kinds_of_routes(
         ("00493012345", "longest prefix"),
         ("00493012345", "international number dialled with 00"),
         ("+498912345", "validity dates"),
+        ("+43199000002", "route after the trees"),
         ("+420440123456", "digits put in front"),
         ("+420250000001", "two proxies"),
         ("+420250000002", "organisation not admitted (403)"),
@@ -97,6 +98,7 @@ def test_a_call_is_an_example_of_what_the_plan_has_it_do(
         ("+420223000002", "carrier-b", "fall-back to the next NAPTR record: no answer"),
         ("+420226000001", "carrier-a", "fall-back to the next SRV target: no answer"),
         ("+498912345", "carrier-a", "fall-back to the next target of a route: no answer"),
+        ("+43199000001", "carrier-b", "fall-back to the route after the trees: no answer"),
         ("+420221000001", "named", "primary name server off: the secondary answers"),
     ],
 )

@@ -1,0 +1,96 @@
+"""Routes after the trees: for numbers that no tree has, and for calls whose ENUM records failed."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+import pytest
+
+from weirlab.base.errors import InputError
+from weirlab.numbering.checking import check
+from weirlab.numbering.configs import configs
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing.calls import calls
+from weirlab.numbering.routing.wording import conclusion
+
+from .mistakes.planted import ROUTE, TO_PBX
+from .plans import network
+
+CARRIER = '  - {at: core, prefix: "+", after_trees: true, to: [spare, gw]}\n'
+SPARE = "  spare: {kind: endpoint, protocols: [sip], address: 192.0.2.9, codecs: [CODEC]}\ntrees:\n"
+
+
+def with_carrier(codec: str = "alaw", *more: tuple[str, str]) -> PlanNetwork:
+    return network((ROUTE, ROUTE + CARRIER), ("trees:\n", SPARE.replace("CODEC", codec)), *more)
+
+
+def ends(net: PlanNetwork, number: str) -> list[str]:
+    return [way.end.engine for way in islice(calls(net, number), 8)]
+
+
+def test_the_carrier_is_tried_when_all_records_of_enum_have_failed() -> None:
+    ways = [*islice(calls(with_carrier(), "+420111000001"), 8)]
+    assert [way.engines[2] for way in ways] == ["desk", "gw", "spare", "gw"]
+    assert [way.decided_by for way in ways] == ["public", "public", "static", "static"]
+
+
+def test_a_number_that_no_tree_has_goes_to_the_carrier_at_once() -> None:
+    assert ends(with_carrier(), "+420333000000") == ["spare", "pbx"]
+    assert [way.end.kind for way in calls(network(), "+420333000000")] == ["no route"]
+
+
+def test_a_number_with_a_route_does_not_go_to_the_carrier() -> None:
+    assert ends(with_carrier(), "+420222000000") == ends(network(), "+420222000000")
+
+
+def test_a_target_whose_answer_is_passed_on_is_the_last_one() -> None:
+    """A call that a carrier does not admit (403) is over."""
+    admits = ("  two: {title: Two}", "  two: {title: Two, admits: []}")
+    closed = ("address: 192.0.2.5, host", "organisation: two, address: 192.0.2.5, host")
+    assert ends(with_carrier("alaw", admits, closed), "+420111200001") == ["desk"]
+
+
+def test_checks_accept_it_and_trace_calls_to_it() -> None:
+    assert [finding.reason for finding in check(with_carrier()) if finding.severity == "error"] == []
+    codes = [finding.code for finding in check(with_carrier("g729"))]
+    assert codes.count("no codec") == 1
+
+
+def test_an_entry_without_a_record_that_can_be_used_is_reported_although_the_carrier_takes_its_calls() -> (
+    None
+):
+    useless = (
+        "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",
+        "service: E2U+mailto, uri: 'mailto:\\1@x.y'}]",
+    )
+    assert "unusable" in [finding.code for finding in check(with_carrier("alaw", useless))]
+
+
+def test_a_proxy_that_queries_no_trees_has_nothing_before_it() -> None:
+    net = with_carrier("alaw", (", trees: [public], hand_over: {h323: gw}", ""))
+    assert "core queries no trees, so there is nothing after which to use the route" in [
+        finding.reason for finding in check(net)
+    ]
+
+
+def test_what_cannot_come_after_trees_is_refused_with_its_line() -> None:
+    net = network((TO_PBX, TO_PBX.replace("gk, ", "gk, after_trees: true, ")))
+    with pytest.raises(InputError, match=r"plan\.yaml:32: gatekeepers name one target"):
+        configs(net, "/etc/voice")
+
+
+def test_the_proxy_asks_its_table_when_the_trees_had_no_answer_and_when_records_failed() -> None:
+    files = configs(with_carrier(), "/etc/voice")
+    assert "1:+:0,,sip\\:192.0.2.9\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_after"]
+    blocks = re.findall(
+        r"^(\w+(?:\[\w+\])?) \{\n(.*?)^\}", files["core/kamailio.cfg"], re.MULTILINE | re.DOTALL
+    )
+    asking = [name for name, lines in blocks if "route(AFTER);" in lines]
+    assert asking == ["request_route", "route[LATER]", "failure_route[GATEWAY]"]
+
+
+def test_a_call_with_one_way_says_so() -> None:
+    for net, alone in ((network(), True), (with_carrier(), False)):
+        ways = [*islice(calls(net, "+420111200001"), 8)]
+        assert ("nothing else is tried" in conclusion(net, "+420111200001", ways)) == alone
