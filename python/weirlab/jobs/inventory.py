@@ -11,7 +11,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.base.storage import SEARCH, searches
-from weirlab.jobs import machine
+from weirlab.jobs import machine, trials
 from weirlab.measure.thresholds import rates
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain
@@ -41,6 +41,11 @@ class RunOutcome:
     def reasons(self) -> dict[str, int]:
         """Why attempts are invalid, most frequent first; see :func:`weirlab.store.reasons.reason_counts`."""
         return reason_counts(self.trials.filter(~pl.col("valid"))["invalid"])
+
+    @property
+    def repetitions(self) -> list[dict[str, Any]]:
+        """What each repetition of a trial showed; empty for other runs."""
+        return trials.repetitions(self.trials) if self.manifest.kind == "trial" else []
 
     @cached_property
     def rates(self) -> dict[str, list[dict[str, Any]]]:
@@ -78,6 +83,7 @@ class RunOutcome:
             "counts": self.counts,
             "invalid_reasons": self.reasons,
             **self.rates,
+            **({"repetitions": self.repetitions} if len(self.repetitions) > 1 else {}),
             "effects": self.effects,
             "files": [path.name for path in self.files],
         }

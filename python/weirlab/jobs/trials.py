@@ -169,9 +169,18 @@ def contradicted(trials: pl.DataFrame) -> str:
     )
 
 
+def _last_attempts(trials: pl.DataFrame) -> pl.DataFrame:
+    return trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
+
+
+def repetitions(trials: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a run's ``trials`` that count, as ``repetitions`` of the trial's document."""
+    return _last_attempts(trials).select(_REPEATED).to_dicts()
+
+
 def counted(trials: pl.DataFrame) -> dict[str, Any]:
     """The row in a run's ``trials`` of the attempt that counts, as :attr:`TrialOutcome.record`."""
-    last = trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
+    last = _last_attempts(trials)
     valid = last.filter("valid")
     row = (valid if valid.height else trials.sort("index", "attempt")).row(-1, named=True)
     return {name: math.nan if value is None else value for name, value in row.items()}

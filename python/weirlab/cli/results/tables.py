@@ -59,6 +59,22 @@ _RATES: Final[Mapping[str, tuple[str, Mapping[str, Callable[[Mapping[str, Any]],
 """Captions, columns and those that a narrow terminal leaves out."""
 
 
+def repetitions(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """A row for each repetition of a trial, from its row in ``trials``, if there are several."""
+    shown = [
+        (
+            str(n),
+            "yes" if row["valid"] else "no",
+            rate(row["forwarding_pps"]),
+            percent(row["loss_ratio"]),
+            *(duration(row[f"delay_{level}_ns"]) for level in ("p50", "p99")),
+        )
+        for n, row in enumerate(rows, 1)
+    ]
+    columns = ("", "Valid", "Forwarded", "Lost", "p50", "p99")
+    return [Table("Repetitions", columns, shown)] if len(shown) > 1 else []
+
+
 def rates(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Table]:
     """What :func:`weirlab.measure.thresholds.rates` found, by rule count, frame size and, where it varies,
     share of packets that open a flow; no table without rows."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
-from weirlab.cli.results.tables import left_out, rates, rules_met
+from weirlab.cli.results.tables import left_out, rates, repetitions, rules_met
 from weirlab.devices.prediction.tables import fit, verification
 from weirlab.records import ESTABLISHED, TrialRecord, device_in_words
+from weirlab.store.rows import trial_row
 
 if TYPE_CHECKING:
     from weirlab.devices.profile.findings import ProfileFindings
@@ -46,7 +47,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
-    tables = [Table("Trial", ("", ""), facts), *_repetitions(outcome)]
+    tables = [Table("Trial", ("", ""), facts), *repetitions([*map(trial_row, outcome.repetitions)])]
     cpu = record.host.cpu_s
     states = list(dict.fromkeys(state for times in cpu.values() for state in times))
     if states:
@@ -57,22 +58,6 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
-
-
-def _repetitions(outcome: TrialOutcome) -> Iterator[Table]:
-    """One row for each repetition, if there are several."""
-    rows = [
-        (
-            str(n),
-            "yes" if record.valid else "no",
-            rate(record.result.forwarding_pps),
-            percent(record.result.loss_ratio),
-            *(duration(record.result.histogram.quantile_ns(level)) for level in (0.5, 0.99)),
-        )
-        for n, record in enumerate(outcome.repetitions, 1)
-    ]
-    if len(rows) > 1:
-        yield Table("Repetitions", ("", "Valid", "Forwarded", "Lost", "p50", "p99"), rows)
 
 
 def _bias(outcome: TrialOutcome) -> Iterator[tuple[str, str]]:

@@ -27,12 +27,12 @@ _ALL: Final = 0.001
 def headlines(run: Run) -> tuple[str, ...]:
     """What a trial or a calibration found, or how far models are off by their verification."""
     from weirlab.devices.prediction.verification import stored
-    from weirlab.jobs.trials import counted
+    from weirlab.jobs.trials import counted, repetitions
     from weirlab.measure import calibrate
 
     if run.manifest.kind == "trial":
         made = run.trials()
-        return (trial(counted(made), made.height),) if made.height else ()
+        return (trial(counted(made), made.height) + repeated(repetitions(made)),) if made.height else ()
 
     if run.manifest.kind == calibrate.KIND:
         known = run.has(calibrate.RESULT)

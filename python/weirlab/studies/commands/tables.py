@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING
-from weirlab.cli.results.tables import effects, rates, reasons
+from weirlab.cli.results.tables import effects, rates, reasons, repetitions
 
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
@@ -33,7 +33,7 @@ def run(outcome: RunOutcome) -> list[Table]:
     if outcome.counts:
         rows = [(role, str(n["attempts"]), str(n["valid"])) for role, n in outcome.counts.items()]
         tables.append(Table("Trials", ("Trials", "Attempts", "Valid"), rows))
-    tables += rates(outcome.rates)
+    tables += [*repetitions(outcome.repetitions), *rates(outcome.rates)]
     if outcome.reasons:
         tables.append(reasons(outcome.reasons))
     return [*tables, *effects(outcome.effects), Table("Conditions", ("", ""), more, details=True)]

@@ -6,6 +6,8 @@ import pytest
 
 from weirlab.devices.profile.wording import repeated
 
+from ...conftest import Weir
+
 
 def row(loss_ratio: float, delay_p99_ns: float, *, valid: bool = True) -> dict[str, Any]:
     return {"valid": valid, "loss_ratio": loss_ratio, "delay_p99_ns": delay_p99_ns}
@@ -23,3 +25,14 @@ def test_repetitions_are_told_with_their_range_and_spoiled_ones_left_out() -> No
 )
 def test_one_trial_has_no_range(rows: list[dict[str, Any]], words: int) -> None:
     assert len(repeated(rows).split()) == words
+
+
+def test_a_stored_trial_shows_the_repetitions_that_the_command_showed(weir: Weir) -> None:
+    trial = ("trial", "--lab", "sim", "--rate", "100kpps", "--duration", "0.1", "--repetitions", "2")
+    made = weir(*trial).out
+    shown = weir("show", "last").out
+    begin = made.index("Repetitions\n")
+    table = made[begin:].split("\n\n")[0]
+    assert table in shown
+    assert shown.startswith(made.split("\n\n")[0])
+    assert len(weir("show", "last", "--json").json["repetitions"]) == 2
