@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from weirlab.base import limits
 from weirlab.base.errors import InputError, TrialError
 from weirlab.base.files import HOST_FILES
 from weirlab.cli.quantities import duration, percent, plural, words
@@ -26,7 +28,7 @@ from weirlab.measure.scouting import fastest
 from weirlab.measure.terms import SINGLE
 from weirlab.model.base import F64
 from weirlab.model.comparing.matching import OWN_RULES, QUANTITIES, Compared, ComparisonSetting
-from weirlab.model.comparing.paired import power, power_of_pairs
+from weirlab.model.comparing.paired import Power, power, power_of_pairs
 from weirlab.model.comparing.verdicts import ComparisonTerms
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import Run, RunWriter, Store
@@ -77,22 +79,41 @@ class TurnsPlan:
     def forecast(self, terms: ComparisonTerms) -> str:
         """What this can find, and how long it takes."""
         settings = min(self.before.settings, self.after.settings)
+        power_of = power_of_pairs if self.beside else power
+        count = self.pairs or (PAIRS if self.beside else PROFILES)
+        foreseen = power_of(settings, count, terms)
         if self.beside:
-            count = self.pairs or PAIRS
-            foreseen = power_of_pairs(settings, count, terms)
             seconds = settings * count * 4 * (TRIAL_S + WARMUP_S + OVERHEAD_S) + 4 * BUILD_S
             what = f"{plural(count, 'pair')} of trials, one of each right after the other"
         else:
-            count = self.pairs or PROFILES
-            foreseen = power(settings, count, terms)
             seconds = count * (self.before.expected_s + self.after.expected_s)
             what = f"{plural(count, 'profile')} of each in turns"
         found = words([f"{percent(one.detectable)} in {one.title}" for one in foreseen])
         proved = words([percent(one.provable) for one in foreseen])
         return (
             f"{what}, about {duration(seconds * 1e9, 2)}. If they scatter as assumed, 4 of 5 such "
-            f"comparisons find a change of {found}, and prove no change within {proved}. --pairs for more"
+            f"comparisons find a change of {found}, and prove no change within {proved}"
+            f"{_beyond_proof(foreseen, lambda pairs: power_of(settings, pairs, terms), terms)}"
         )
+
+
+def _beyond_proof(
+    foreseen: Sequence[Power], power_of: Callable[[int], Sequence[Power]], terms: ComparisonTerms
+) -> str:
+    """Which margins so many pairs cannot prove, and how many could; ``foreseen`` is in the order of power."""
+    numbers = range(1, limits.MOST_ATTEMPTS + 1)
+    told = []
+    for index, one in enumerate(foreseen):
+        if one.provable <= (margin := terms.margins[one.quantity]):
+            continue
+        # What can be proved gets less with every pair.
+        pairs = 1 + bisect_left(numbers, True, key=lambda n: power_of(n)[index].provable <= margin)
+        if pairs <= len(numbers):
+            way = f"--pairs {pairs} would"
+        else:
+            way = f"--pairs {len(numbers)} proves {percent(power_of(len(numbers))[index].provable)}"
+        told.append(f"{one.title} within {percent(margin)} ({way})")
+    return f". This cannot prove {words(told)}" if told else ". --pairs for more"
 
 
 def check(plan: TurnsPlan) -> None:

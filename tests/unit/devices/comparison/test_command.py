@@ -20,7 +20,10 @@ from weirlab.cli.program.app import app
 from weirlab.devices.comparison import turns as measuring
 from weirlab.devices.comparison.turns import TurnsPlan
 from weirlab.jobs import testbeds
+from weirlab.jobs.quick import QuickProfile
 from weirlab.lab.dut.aiming import candidates, same_packets
+from weirlab.model.comparing import paired
+from weirlab.model.comparing.verdicts import ComparisonTerms
 from weirlab.rules import iptables_path
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
@@ -305,6 +308,22 @@ def test_two_devices_are_measured_in_turns_and_compared(weir: Weir, turns: list[
     forecast = answer.err.index("10 pairs of trials, one of each right after the other")
     assert forecast < answer.err.index("10 pairs of trials, run")
     assert "find a change of" in answer.err
+
+
+def test_a_margin_that_is_too_narrow_for_the_time_is_told_before_anything_is_measured() -> None:
+    sides = [QuickProfile(name, positions=(0, 400), frames=(64,)) for name in ("iptables", "nftables")]
+    plan, settings = TurnsPlan(sides[0], sides[1], pairs=10), sides[0].settings
+
+    def forecast(margin: float) -> str:
+        return plan.forecast(ComparisonTerms(dict.fromkeys(paired.MARGINS, 1.0) | {"p99": margin}))
+
+    def provable(pairs: int) -> float:
+        return paired.power_of_pairs(settings, pairs, ComparisonTerms())[2].provable
+
+    assert "cannot prove" not in forecast(provable(10) * 1.001)
+    assert "cannot prove p99 delay" in forecast(provable(10) * 0.999)
+    assert "(--pairs 40 would)" in forecast((provable(39) + provable(40)) / 2)
+    assert "(--pairs 1000 proves " in forecast(provable(1000) * 0.999)
 
 
 def test_a_stored_comparison_says_again_what_it_found(weir: Weir, turns: list[str], tmp_path: Path) -> None:
