@@ -147,7 +147,7 @@ class Tandem:
                 for name in QUANTITIES
                 if name in first.intervals and name in second.intervals
             },
-            unchecked=first.unchecked,
+            unchecked=first.unchecked or second.unchecked,
         )
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
@@ -235,7 +235,8 @@ def _wider(
         for level, most in rules.host_loss.items()
         if level in tunnel.host_loss
     }
-    return IntervalCalibration(limits, tunnel.seen, later, host_loss, rules.few_positions)
+    sizes = tuple(size for size in tunnel.sizes if size in rules.sizes) or tunnel.sizes
+    return IntervalCalibration(limits, tunnel.seen, later, host_loss, rules.few_positions, sizes)
 
 
 def _widest(one: ScoreLimits, other: ScoreLimits) -> ScoreLimits:

@@ -116,6 +116,17 @@ def test_without_intervals_of_both_there_are_none(rules: QueueingModel, tunnel: 
         assert tunnelled(bare, tunnel, cpus).predict(10_000.0, FRAME, 0.0).intervals == {}
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_no_trial_has_checked_is_marked_behind_rules_as_well(
+    rules: QueueingModel, tunnel: QueueingModel, parts: int
+) -> None:
+    known = calibrate(QueueingModel, queue.profile(queue.QueueDevice(), (0, 100, 400), (64.0,)))
+    few = replace(rules, calibration=replace(known, few_positions=(0.0, 100.0, 400.0)))
+    model = tunnelled(few, replace(tunnel, calibration=known), parts)
+    assert "3 profiled rule counts" in model.predict(1e3, 64.0, 300.0).unchecked
+    assert model.predict(1e3, 64.0, 100.0).unchecked == ""
+
+
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_what_neither_profile_says_is_extrapolated(
     rules: QueueingModel, tunnel: QueueingModel, cpus: int

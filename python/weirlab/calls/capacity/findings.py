@@ -200,6 +200,13 @@ def _predicted_lines(found: CapacityConclusions) -> Iterator[str]:
             )
         for why in one.why_extrapolated:
             yield f"Its prediction for {rules(one.position)} is extrapolated: {why}."
+    yield from unchecked_lines(found)
+
+
+def unchecked_lines(found: CapacityConclusions) -> Iterator[str]:
+    """What the intervals of the predictions do not cover."""
+    for text in dict.fromkeys(one.unchecked for one in found.predicted if one.unchecked):
+        yield f"{_first(text)}."
 
 
 def _inside_line(run: Run) -> Iterator[str]:

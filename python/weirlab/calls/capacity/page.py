@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from weirlab.calls.capacity import charts, tables
-from weirlab.calls.capacity.findings import off
+from weirlab.calls.capacity.findings import off, unchecked_lines
 from weirlab.calls.capacity.tables import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.records import device_in_words
 from weirlab.report import axes
@@ -61,7 +61,7 @@ def tell(findings: CapacityEvidence) -> Story:
         manifest=manifest,
         simulated=findings.simulated,
         answer=answer,
-        lede=tuple(rest),
+        lede=(*rest, *unchecked_lines(findings.found)),
         caution=_caution(findings, found),
         place=place(manifest, str(facts.get("lab", "")), device),
         tiles=tuple(_tiles(findings, found)),

@@ -101,6 +101,8 @@ class CapacityPrediction:
     """With ``trial_s``: how many calls it carries for long."""
     at_least: bool = field(default=False, metadata=SPARSE)
     """With ``trial_s``: the profile never filled that queue, so a trial may pass with more."""
+    unchecked: str = field(default="", metadata=SPARSE)
+    """What the interval does not cover; empty if nothing."""
 
     def ratio(self, measured: int | None) -> float | None:
         """Predicted over measured, less 1; None where either is missing."""
@@ -170,6 +172,7 @@ def foretell(
                     frame,
                     tuple(there.why),
                     *ends,
+                    unchecked=there.unchecked,
                     **_deep(lasting, lasts_s, at_least=unknown),
                 )
             )

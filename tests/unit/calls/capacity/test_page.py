@@ -72,6 +72,13 @@ def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
     )
 
 
+def test_a_prediction_that_nothing_has_checked_says_so_once() -> None:
+    predicted = CapacityPrediction(GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0, unchecked="not checked")
+    both = (predicted, replace(predicted, position=300))
+    page = tell(findings([trial(1, 2500)], search=(searched(2500),), predicted=both))
+    assert " ".join(page.lede).count("Not checked.") == 1
+
+
 def test_a_device_that_outruns_the_sender_carries_at_least_so_many() -> None:
     page = tell(findings([trial(1, 2500)], search=(searched(9000, at_least=True, too_many=None),)))
     assert "at least 9,000\u00a0calls" in page.answer
