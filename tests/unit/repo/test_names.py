@@ -7,24 +7,14 @@ import builtins
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[3] / "python" / "weirlab"
-
-
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """Every module, and the stubs of the engine."""
-    return {
-        path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py*")) if path.suffix != ".pyc"
-    }
+from .package import PACKAGE, modules, trees
 
 
 def test_every_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path, tree in trees().items():
-        for statement in tree.body if path.suffix == ".py" else ():
+    for path, tree in modules().items():
+        for statement in tree.body:
             if isinstance(statement, ast.ClassDef):
                 places[statement.name].append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -53,7 +43,10 @@ def references(docstring: str) -> Iterator[str]:
 
 
 def test_what_a_docstring_refers_to_exists() -> None:
-    known = {name for tree in trees().values() for name in names(tree)} | {*dir(builtins), "weirlab"}
+    known = {name for tree in trees().values() for name in names(tree)} | {
+        *dir(builtins),
+        "weirlab",
+    }
     known |= {part for path in trees() for part in path.relative_to(PACKAGE).with_suffix("").parts}
     missing = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}"

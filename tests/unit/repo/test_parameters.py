@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[3] / "python" / "weirlab"
+from .package import PACKAGE, modules
 
 MANY = 8
 """Parameters from which on a function has many; ``self``, ``*args`` and ``**kwargs`` count."""
@@ -25,8 +24,8 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Every function of the package, with its place."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node
 
