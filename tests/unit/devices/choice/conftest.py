@@ -11,7 +11,7 @@ from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.testing import queue
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two devices and a tunnel, which were profiled with frames of 64 to 298 B."""
     folder = tmp_path_factory.mktemp("models")

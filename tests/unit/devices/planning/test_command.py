@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,8 +182,8 @@ def test_several_runs_become_several_devices_in_one_file(weir: Weir, finished: s
     ).err  # fmt: skip
 
 
-@pytest.fixture
-def noisy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def noisy_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The old device, by a profile of which the host lost packets in every tenth trial, whatever the load."""
     rows = queue.profile(OLD, packets=800)
     spoiled = [
@@ -191,9 +192,15 @@ def noisy(tmp_path: Path) -> Path:
         else row
         for i, row in enumerate(rows)
     ]
-    path = tmp_path / "noisy.json"
+    path = tmp_path_factory.mktemp("noisy") / "noisy.json"
     save_devices([DeviceModels("old", fit_all(spoiled))], path)
     return path
+
+
+@pytest.fixture
+def noisy(noisy_file: Path, tmp_path: Path) -> Path:
+    """A copy to do anything with."""
+    return Path(shutil.copy2(noisy_file, tmp_path))
 
 
 def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Weir, noisy: Path) -> None:
