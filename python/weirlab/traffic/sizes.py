@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -171,9 +172,12 @@ def draw(mix: SizeMix, n: int, rng: np.random.Generator) -> npt.NDArray[np.uint1
             return rng.choice(values.astype(np.uint16), size=n, p=share)
 
 
+@lru_cache(maxsize=8)
 def _poisson_shares(mix: PoissonSizes) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Sizes and their probabilities once draws outside the bounds are repeated."""
     sizes = np.arange(mix.low_bytes, mix.high_bytes + 1, dtype=np.float64)
     log_p = sizes * math.log(mix.mean_bytes) - np.array([math.lgamma(k + 1) for k in sizes])
     p = np.exp(log_p - log_p.max())
-    return sizes, p / p.sum()
+    share = p / p.sum()
+    sizes.flags.writeable = share.flags.writeable = False
+    return sizes, share
