@@ -201,6 +201,7 @@ def run(
         ):
             stopped = "noise"
             break
+    writer.prepare_reading()
     if part.settle:
         settled_ns = writer.run.settle_host()
     missing = _missing(writer, plan)

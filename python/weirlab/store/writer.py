@@ -27,6 +27,8 @@ from weirlab.store.summary import PARTS_DIR
 
 _MOST_PARTS: Final = 500
 """So many are merged at once: whoever looks at a run that goes on reads every part."""
+_FEW_PARTS: Final = 20
+"""Fewer are read in less time than they are merged."""
 
 
 class RunWriter:
@@ -62,6 +64,7 @@ class RunWriter:
             raise
         self._open = True
         self._parts = 0
+        """Since the last merge."""
         self._valid: set[int] = set()
         self._prepared: set[int] = set()
         """Indices of trials that search for a load."""
@@ -121,13 +124,23 @@ class RunWriter:
             raise ValueError(f"attempt {record.attempt} of trial {record.index} is in the run already")
         tables.add_part(self.path, record)
         self._parts += 1
-        if self._parts % _MOST_PARTS == 0:
-            # Parts that cannot be merged now (a full disk) stay parts.
-            with suppress(StoreError):
-                tables.merge(self.path)
+        if self._parts >= _MOST_PARTS:
+            self._merge()
         self._count(record.index, record.attempt, record.valid)
         if record.role == SEARCH:
             self._prepared.add(record.index)
+
+    @shielded
+    def prepare_reading(self) -> None:
+        """Make the next look at the whole run quick; call it while nothing is measured."""
+        if self._parts > _FEW_PARTS:
+            self._merge()
+
+    def _merge(self) -> None:
+        # Parts that cannot be merged now (a full disk) stay parts.
+        with suppress(StoreError):
+            tables.merge(self.path)
+        self._parts = 0
 
     def has(self, name: str) -> bool:
         """Whether JSON is kept under ``name``."""

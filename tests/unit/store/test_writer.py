@@ -185,6 +185,17 @@ def test_parts_are_merged_while_a_long_run_goes_on(
     assert store.open("last").trials()["index"].to_list() == [*range(7)]
 
 
+def test_more_than_a_few_parts_are_merged_before_the_run_is_read(
+    store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weirlab.store.writer._FEW_PARTS", 2)
+    for index, left in ((0, 1), (1, 2), (2, 0), (3, 1)):
+        add(writer, index)
+        writer.prepare_reading()
+        assert len(names(writer.path / "parts")) == left
+        assert store.open(writer.run_id).trials()["index"].to_list() == [*range(index + 1)]
+
+
 def test_parts_that_cannot_be_merged_stay_parts(
     store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
