@@ -34,7 +34,7 @@ from weirlab.cli.progress import reporter
 from weirlab.jobs import profiles
 from weirlab.lab.namespaces import PlainPair
 from weirlab.measure.terms import SINGLE
-from weirlab.measure.thresholds import thresholds
+from weirlab.measure.thresholds import thresholds, usable
 from weirlab.measure.trial import TrialEntry, run_trial
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import QUICK, from_plain
@@ -93,7 +93,7 @@ def apart(quiet: Profiled, disturbed: Profiled) -> dict[str, tuple[float, float]
     setup = ["position", "frame_bytes"]
 
     def measured(one: Profiled) -> tuple[pl.DataFrame, pl.DataFrame]:
-        found = thresholds(one.trials).select(*setup, "threshold_pps")
+        found = thresholds(usable(one.trials)).select(*setup, "threshold_pps")
         share = pl.col("achieved_pps") / pl.col("threshold_pps")
         below = (
             one.trials.filter("valid")
