@@ -293,9 +293,14 @@ def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:
 
 
 def _properties(outcome: ComparisonOutcome, said: str) -> dict[str, str]:
+    from weirlab.devices.comparison.turns import SIDES
+
+    sides = {side: " ".join(run.run_id for run in getattr(outcome, side)) for side in SIDES}
+    if outcome.run is not None:
+        measured = outcome.run.manifest.scenario
+        sides = {side: str(measured[side]) for side in SIDES} | {"run": outcome.run.run_id}
     return {
-        "before": " ".join(run.run_id for run in outcome.before),
-        "after": " ".join(run.run_id for run in outcome.after),
+        **sides,
         "verdict": outcome.verdict,
         "conclusion": said,
         "notes": " ".join((*outcome.notes, *assumptions(outcome))),

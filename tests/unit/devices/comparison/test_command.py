@@ -300,8 +300,11 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 MEASURE = ("compare", "--measure", "--frame", "64", "--lab", "sim", "--pairs", "10")
 
 
-def test_two_devices_are_measured_in_turns_and_compared(weir: Weir, turns: list[str]) -> None:
-    answer = weir(*MEASURE, "iptables", "nftables", "--rules", "0,400")
+def test_two_devices_are_measured_in_turns_and_compared(weir: Weir, turns: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "weir.xml"
+    answer = weir(*MEASURE, "iptables", "nftables", "--rules", "0,400", "--junit", file)
+    told = {each.get("name"): each.get("value") for each in ElementTree.parse(file).iter("property")}
+    assert (told["before"], told["after"]) == ("iptables", "nftables")
     assert turns == ["iptables", "nftables", "nftables", "iptables"], "each is built twice, in turns"
     assert answer.code == 9
     assert "Changed for the worse: forwarding rate" in answer.out
