@@ -73,7 +73,10 @@ class RulesetChangeOutcome:
         ]
         if change.reordered:
             parts.append("others in another order" if parts else "rules in another order")
-        return f"{self.difference}, {self._judgement}: {words(parts)}; {self._counters}."
+        return (
+            f"{self.difference}, {self._judgement}: {words(parts)}; {self._counters}. Comparisons are not "
+            f"time, which weir compare --measure {self.before} {self.after} measures."
+        )
 
     @property
     def _judgement(self) -> str:
@@ -84,8 +87,8 @@ class RulesetChangeOutcome:
             case "cannot tell":
                 return f"but it cannot be told whether it is within the margin of {margin}"
             case _:
-                grows = self.change.growth_ratio > 0
-                return f"within the margin of {margin}" if grows else f"not worse; the margin is {margin}"
+                within = self.change.growth_ratio >= -self.margin
+                return f"within the margin of {margin}" if within else f"not worse; the margin is {margin}"
 
     @property
     def _counters(self) -> str:

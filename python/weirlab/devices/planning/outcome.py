@@ -91,6 +91,13 @@ class RulesetGain:
     why_extrapolated: tuple[str, ...]
     freed: tuple[FreedGain, ...] = ()
     """For each rule that keeps its place and would gain something."""
+    error_ratio: float = 0.0
+    """Error of the model in the threshold, relative: a smaller gain may be none."""
+
+    @property
+    def ratio(self) -> float:
+        """By how much the threshold rises."""
+        return self.threshold_after_pps / self.threshold_before_pps - 1
 
 
 @dataclass(frozen=True)

@@ -163,21 +163,29 @@ def advice_sentence(found: RulesetOutcome) -> str:
         )
     if not advice.moves:
         return f"{now}; no better order with the same meaning was found.{untried}"
+    where = f" The new order is in {found.written}." if found.written else ""
+    proven = (
+        f"with the same verdict for every packet: {count(found.proof.packets)} test packets at the limits of "
+        "what the rules match passed through both orders alike"
+    )
     gain = ""
     if found.gains:
         one = found.gains[0]
-        more = one.threshold_after_pps / one.threshold_before_pps - 1
-        gain = f", which raises the threshold of {device_in_words(one.device)} by {percent(more)}"
-    where = f" The new order is in {found.written}." if found.written else ""
+        name = device_in_words(one.device)
+        if one.ratio <= one.error_ratio:
+            return (
+                f"{now}. The order is as good as can be told: moving {plural(len(advice.moves), 'rule')} "
+                f"raises the threshold of {name} by {percent(one.ratio)}, and the model may be off by "
+                f"{percent(one.error_ratio)}, {proven}.{where}{untried}"
+            )
+        gain = f", which raises the threshold of {name} by {percent(one.ratio)}"
     before, after = advice.before.mean_position, advice.after.mean_position
     makes = f"makes it {significant(after)}"
     if significant(before) == significant(after):
         makes = f"saves {significant(before - after)} of them"
     return (
         f"{now}; moving {plural(len(advice.moves), 'rule')} {makes}{_best(advice)}{gain}, "
-        "with the same verdict for every packet: "
-        f"{count(found.proof.packets)} test packets at the limits of what the rules match passed "
-        f"through both orders alike.{where}{untried}"
+        f"{proven}.{where}{untried}"
     )
 
 

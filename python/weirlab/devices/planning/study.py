@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -342,6 +343,8 @@ def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> Rul
     frame = question.frame_bytes if question.frame_bytes is not None else 64.0
     places = (advice.before.mean_position, advice.after.mean_position)
     before, after = (float(model.threshold_pps(place, frame)) for place in places)
+    spread = model.predict(before, frame, places[1]).spread.get("threshold_pps", 0.0)
+    error = math.expm1(2 * float(spread))
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, extrapolate=True)
     load = question.load
     rate = float(load.pps(np.array([frame]))[0]) if load is not None else before / 2
@@ -353,7 +356,7 @@ def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> Rul
         if one.freed_mean_position is not None and one.freed_mean_position < advice.after.mean_position:
             then = float(model.threshold_pps(one.freed_mean_position, frame))
             freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
-    return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
+    return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed), error)
 
 
 def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:

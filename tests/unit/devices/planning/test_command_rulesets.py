@@ -125,6 +125,18 @@ def test_the_better_order_of_commands_is_written_as_the_dump_of_their_rules(
     ]
 
 
+def test_a_gain_below_the_error_of_the_model_is_none(weir: Weir, devices: Path, tmp_path: Path) -> None:
+    path = tmp_path / "near.rules"
+    fillers = "".join(
+        f"[{10 - (i == 0)}:0] -A FORWARD -s 10.0.{i}.0/24 -p udp -j ACCEPT\n" for i in range(20)
+    )
+    path.write_text(RULES.format(fillers=fillers).replace("[9000:", "[0:"))
+    answer = weir("plan", devices, "--device", "old", "--ruleset", path, "--json")
+    (gain,) = answer.json["ruleset"]["gains"]
+    assert 0 < gain["threshold_after_pps"] / gain["threshold_before_pps"] - 1 < gain["error_ratio"]
+    assert "as good as can be told" in answer.json["conclusion"]
+
+
 def test_an_order_that_is_not_proven_is_neither_given_nor_written(
     weir: Weir, devices: Path, saved: Path, tmp_path: Path, proof: Callable[[str], None]
 ) -> None:
