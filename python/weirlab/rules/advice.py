@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.costs import KnownAdvice, RuleCost, SetAdvice, by_matches, costs, known_first, sets
 from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, shorten, single_gains
-from weirlab.rules.walking import Walk, called, walk
+from weirlab.rules.walking import Walk, called, forwarding_rulesets, sum_of_walks, walk
 
 WORTH: Final = 1e-3
 """A chain is left alone if a better order saves less than this share of all comparisons."""
@@ -24,12 +23,6 @@ MOST_GAIN: Final = 0.9
 MOST_FREED: Final = 8
 """How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
 a whole chain again."""
-
-NO_CHAIN: Final = (
-    "these rules have no chain for forwarded packets (FORWARD in iptables, a chain with 'type filter hook "
-    "forward' in nft)"
-)
-
 
 _Saving = TypeVar("_Saving", SetAdvice, KnownAdvice)
 
@@ -192,44 +185,6 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
         (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
         tuple(name for part in parts for name in part.untried),
         tuple(by_matches(cost for part in parts for cost in part.costs(before.packets))),
-    )
-
-
-def forwarding_rulesets(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
-    """Of the chains at the hook for forwarded packets, those that most packets enter, and the others.
-
-    Raises ``InputError``, naming ``where``, if there is no chain at that hook.
-    """
-    at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
-    if not at_hook:
-        raise InputError(
-            f"{where}: {NO_CHAIN}, and a plan is about such packets: give the rules of a router or firewall"
-        )
-    counted = {id(ruleset): counted_packets(ruleset) for ruleset in at_hook}
-    chosen: list[Ruleset] = []
-    for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):
-        apart = all(set(ruleset.families).isdisjoint(other.families) for other in chosen)
-        if apart and (counted[id(ruleset)] or not chosen):
-            chosen.append(ruleset)
-    return chosen, [ruleset for ruleset in at_hook if not any(ruleset is each for each in chosen)]
-
-
-def counted_packets(ruleset: Ruleset) -> int:
-    """Packets that rules of the ruleset, or its policy, decided about."""
-    rules = [rule for name in called(ruleset) for rule in ruleset.chains[name].rules]
-    return sum(rule.packets or 0 for rule in rules if rule.decides) + (ruleset.forward.policy_packets or 0)
-
-
-def sum_of_walks(walks: Sequence[Walk]) -> Walk:
-    """Walks of different packets together."""
-    if len(walks) == 1:
-        return walks[0]
-    return Walk(
-        sum(each.packets for each in walks),
-        sum(each.comparisons for each in walks),
-        {},
-        tuple(dict.fromkeys(note for each in walks for note in each.notes)),
-        tuple(rule for each in walks for rule in each.uncounted),
     )
 
 

@@ -11,9 +11,17 @@ from functools import lru_cache
 from typing import Final
 
 from weirlab.base.errors import InputError
-from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
 from weirlab.rules.chains import Chain, Rule, Ruleset
-from weirlab.rules.walking import RuleNumber, Walk, called, packets_of, walk
+from weirlab.rules.walking import (
+    RuleNumber,
+    Walk,
+    called,
+    counted_packets,
+    forwarding_rulesets,
+    packets_of,
+    sum_of_walks,
+    walk,
+)
 
 _COUNTER: Final = re.compile(r"(?<!\S)counter(?: packets \d+ bytes \d+)?(?!\S)")
 """Statement of nft that counts packets; named counters stay."""

@@ -14,6 +14,10 @@ from weirlab.rules.chains import Chain, Rule, Ruleset
 RuleNumber = tuple[str, int]
 """A chain and the number of a rule in it, from 1."""
 
+NO_CHAIN: Final = (
+    "these rules have no chain for forwarded packets (FORWARD in iptables, a chain with 'type filter hook "
+    "forward' in nft)"
+)
 MOST_SPANS: Final = 3
 """Ranges of rules that a sentence names."""
 
@@ -92,6 +96,44 @@ def walk(rules: Ruleset) -> Walk:
         tuple(dict.fromkeys(counting.notes)),
         tuple(counting.uncounted),
         counting.contradictory,
+    )
+
+
+def forwarding_rulesets(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
+    """Of the chains at the hook for forwarded packets, those that most packets enter, and the others.
+
+    Raises ``InputError``, naming ``where``, if there is no chain at that hook.
+    """
+    at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
+    if not at_hook:
+        raise InputError(
+            f"{where}: {NO_CHAIN}, and a plan is about such packets: give the rules of a router or firewall"
+        )
+    counted = {id(ruleset): counted_packets(ruleset) for ruleset in at_hook}
+    chosen: list[Ruleset] = []
+    for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):
+        apart = all(set(ruleset.families).isdisjoint(other.families) for other in chosen)
+        if apart and (counted[id(ruleset)] or not chosen):
+            chosen.append(ruleset)
+    return chosen, [ruleset for ruleset in at_hook if not any(ruleset is each for each in chosen)]
+
+
+def counted_packets(ruleset: Ruleset) -> int:
+    """Packets that rules of the ruleset, or its policy, decided about."""
+    rules = [rule for name in called(ruleset) for rule in ruleset.chains[name].rules]
+    return sum(rule.packets or 0 for rule in rules if rule.decides) + (ruleset.forward.policy_packets or 0)
+
+
+def sum_of_walks(walks: Sequence[Walk]) -> Walk:
+    """Walks of different packets together."""
+    if len(walks) == 1:
+        return walks[0]
+    return Walk(
+        sum(each.packets for each in walks),
+        sum(each.comparisons for each in walks),
+        {},
+        tuple(dict.fromkeys(note for each in walks for note in each.notes)),
+        tuple(rule for each in walks for rule in each.uncounted),
     )
 
 

@@ -12,12 +12,12 @@ from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RuleEncounters
 from weirlab.rules import Aim, Ruleset, accepted, aim, aims, matching
-from weirlab.rules.advice import NO_CHAIN
 from weirlab.rules.aiming import Wish
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
 from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
 from weirlab.rules.passing import VerdictPlace
+from weirlab.rules.walking import NO_CHAIN
 from weirlab.traffic.calls.addresses import FIRST_RTP_PORT, LAST_RTP_PORT
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
