@@ -8,21 +8,32 @@ from typing import Final, TypeVar
 
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.costs import KnownAdvice, RuleCost, SetAdvice, by_matches, costs, known_first, sets
-from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, shorten, single_gains
+from weirlab.rules.ordering import (
+    MAX_RULES,
+    BestOrder,
+    Bool,
+    exchangeable,
+    improve,
+    keeping,
+    move_gains,
+    moved,
+    shorten,
+    single_gains,
+)
 from weirlab.rules.walking import Walk, called, forwarding_rulesets, sum_of_walks, walk
 
 WORTH: Final = 1e-3
 """A chain is left alone if a better order saves less than this share of all comparisons."""
-
-
 REVIEWABLE: Final = 10
 """Moves that somebody reviews."""
 MOST_GAIN: Final = 0.9
-"""Share of the best order's gain for which fewer moves are advised, if that takes more than these."""
+"""Share of the best orders' gain, in all chains, for which fewer moves are advised, if they take more than
+these."""
 
 MOST_FREED: Final = 8
 """How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
 a whole chain again."""
+NO_COUNTER: Final = "no counter says how many packets it matches; give it one"
 
 _Saving = TypeVar("_Saving", SetAdvice, KnownAdvice)
 
@@ -36,8 +47,10 @@ class FixedRule:
     """In its chain, from 1."""
     why: str
     freed_mean_position: float | None = None
-    """Mean position in the better order if this rule could move as well, were it not for ``why``; None if not
-    examined."""
+    """Mean position in the best order if this rule could move as well, were it not for ``why``; of rules
+    without a counter: all in this chain, if they match few packets. None if not examined."""
+    counted_mean_position: float | None = None
+    """The same if the rules without a counter in this chain had one as well; None if that gains no more."""
 
     @property
     def text(self) -> str:
@@ -70,10 +83,6 @@ class ChainAdvice:
     """The chain in messages, with its IP version where there are several."""
     order: tuple[int, ...]
     moves: tuple[Move, ...]
-    best_moves: int = 0
-    """Moves that the best order takes; 0 if this is the best."""
-    best_saves: float = 0.0
-    """Comparisons that the best order saves beyond this one, summed over packets."""
 
     @property
     def lines(self) -> tuple[tuple[Rule, ...], ...]:
@@ -101,6 +110,8 @@ class Advice:
     """Chains that are too long to be reordered."""
     costs: tuple[RuleCost, ...] = ()
     """Every rule, those that match most packets first."""
+    best: tuple[int, float] | None = None
+    """Moves and mean position of the best order, if it is another than the advised one."""
 
     @property
     def moves(self) -> list[Move]:
@@ -111,13 +122,9 @@ class Advice:
         )
 
     @property
-    def best(self) -> tuple[int, float] | None:
-        """Moves and mean position of the best order, if it is another than the advised one."""
-        if not any(chain.best_moves for chain in self.chains):
-            return None
-        moves = sum(chain.best_moves or len(chain.moves) for chain in self.chains)
-        saves = sum(chain.best_saves for chain in self.chains)
-        return moves, (self.after.comparisons - saves) / self.after.packets
+    def best_mean_position(self) -> float:
+        """With all moves."""
+        return self.after.mean_position if self.best is None else self.best[1]
 
     @property
     def sets(self) -> list[SetAdvice]:
@@ -140,9 +147,11 @@ class Advice:
 
     def without_order(self) -> Advice:
         """The present order, and no other."""
-        kept = tuple(replace(one, freed_mean_position=None) for one in self.kept)
+        kept = tuple(FixedRule(one.chain, one.place, one.why) for one in self.kept)
         ranked = tuple(replace(cost, saved=None) for cost in self.costs)
-        return replace(self, after=self.before, rules=self.present, chains=(), kept=kept, costs=ranked)
+        return replace(
+            self, after=self.before, rules=self.present, chains=(), kept=kept, costs=ranked, best=None
+        )
 
 
 RuleKey = tuple[tuple[int, ...], str, str, int]
@@ -171,20 +180,31 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
     """
     chosen, others = forwarding_rulesets(path, where)
     parts = [_Part(ruleset, len(chosen) > 1, stay) for ruleset in chosen]
-    for part in parts:
-        part.improve()
     before = sum_of_walks([part.before for part in parts])
-    after = sum_of_walks([walk(part.better) for part in parts])
+    for part in parts:
+        part.improve(WORTH * before.comparisons)
+    orders = [(part, name, best) for part in parts for name, best in part.orders.items()]
+    most = sum(len(moved(best.order)) for _, _, best in orders)
+    share = MOST_GAIN if most > REVIEWABLE else 1 - WORTH
+    fewer = shorten([best for _, _, best in orders], share)
+    for (part, name, _), order in zip(orders, fewer, strict=True):
+        part.take(name, order)
+    after, best = (
+        sum_of_walks([walk(each) for each in found])
+        for found in zip(*((part.better, part.best) for part in parts), strict=True)
+    )
+    is_best = all(list(best.order) == order for (_, _, best), order in zip(orders, fewer, strict=True))
     return Advice(
         before,
         after,
         tuple(part.ruleset for part in parts),
         tuple(part.better for part in parts),
         tuple(chain for part in parts for chain in part.changed),
-        _freed(parts, before, after),
+        _freed(parts, before, best),
         (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
         tuple(name for part in parts for name in part.untried),
         tuple(by_matches(cost for part in parts for cost in part.costs(before.packets))),
+        None if is_best else (most, best.mean_position),
     )
 
 
@@ -192,19 +212,24 @@ class _Part:
     """One ruleset as it is put into order."""
 
     def __init__(self, ruleset: Ruleset, versioned: bool, stay: Collection[RuleKey]) -> None:
-        self.ruleset = self.better = ruleset
+        self.ruleset = self.better = self.best = ruleset
         self.before = walk(ruleset)
         self.versioned = versioned
         self.stay = stay
         self.kept: list[tuple[FixedRule, str]] = []
         """Rules that keep their place, and their chains."""
+        self.orders: dict[str, BestOrder] = {}
+        """By chain, if that gains something; ``best`` has all of them, ``better`` those that are advised."""
         self.changed: list[ChainAdvice] = []
         self.untried: list[str] = []
         self.single: dict[str, list[float | None]] = {}
         """By chain: comparisons that each rule saves if it alone moves; None if it keeps its place."""
         self._altering = _altering(ruleset)
+        self.pairs: dict[str, Bool] = {}
+        """By chain: rules that may change places unless they are pinned."""
 
-    def improve(self) -> None:
+    def improve(self, worth: float) -> None:
+        """Find the best orders that save more than ``worth`` comparisons."""
         for name, found in self.before.chains.items():
             chain = self.ruleset.chains[name]
             shown = self._shown(name)
@@ -217,42 +242,36 @@ class _Part:
                     f"{shown} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
                 )
                 continue
+            self.pairs[name] = exchangeable(chain.lines, [False] * len(chain.lines))
             pinned = self._pinned(name)
-            allowed = exchangeable(chain.lines, pinned)
+            allowed = keeping(self.pairs[name], pinned)
             gains = single_gains(found.left, allowed)
             self.single[name] = [None if stays else gain for gain, stays in zip(gains, pinned, strict=True)]
-            order = best = improve(found.left, allowed)
-            most = len(moved(best))
-            share = MOST_GAIN if most > REVIEWABLE else 1 - WORTH
-            if (short := shorten(found.left, allowed, best, share)) is not None:
-                order = short
-            trial = self._with(name, order)
-            saved = walk(self.better).mean_position - walk(trial).mean_position
-            if saved > WORTH * self.before.mean_position:
-                self.better = trial
-                more = 0.0
-                if order is not best:
-                    more = walk(trial).comparisons - walk(self._with(name, best)).comparisons
-                self.changed.append(
-                    ChainAdvice(
-                        self.ruleset,
-                        name,
-                        shown,
-                        tuple(order),
-                        self._moves(name, order),
-                        0 if order is best else most,
-                        more,
-                    )
-                )
+            order = improve(found.left, allowed)
+            trial = self._with(self.best, name, order)
+            saved = self.before.packets * (walk(self.best).mean_position - walk(trial).mean_position)
+            if saved > worth:
+                self.best = trial
+                self.orders[name] = BestOrder(found.left, allowed, order, saved)
 
-    def freed(self, name: str, place: int) -> float | None:
-        """Comparisons in the better order if one rule that keeps its place could move as well."""
-        chain = self.ruleset.chains[name]
-        if len(chain.lines) < 2 or len(chain.rules) > MAX_RULES:
+    def take(self, name: str, order: Sequence[int]) -> None:
+        """Advise an order of a chain."""
+        if moves := self._moves(name, order):
+            self.better = self._with(self.better, name, order)
+            self.changed.append(ChainAdvice(self.ruleset, name, self._shown(name), tuple(order), moves))
+
+    def freed(self, name: str, places: Collection[int]) -> float | None:
+        """Comparisons in the best order if some rules that keep their place could move as well."""
+        if name not in self.pairs:
             return None
-        pinned = [stays and i != place - 1 for i, stays in enumerate(self._pinned(name))]
-        order = improve(self.before.chains[name].left, exchangeable(chain.lines, pinned))
-        return walk(self._with(name, order)).comparisons
+        pinned = [stays and i not in places for i, stays in enumerate(self._pinned(name), 1)]
+        order = improve(self.before.chains[name].left, keeping(self.pairs[name], pinned))
+        return walk(self._with(self.best, name, order)).comparisons
+
+    def uncounted(self, name: str) -> list[int]:
+        """Places of the rules without a counter that keep their place for nothing else."""
+        found, lines = self.before.chains[name].uncounted, self.ruleset.chains[name].lines
+        return [i for i, out in enumerate(found, 1) if out and not self._why(name, lines[i - 1])]
 
     def costs(self, packets: float) -> list[RuleCost]:
         """Every rule, for each of all ``packets`` that are forwarded."""
@@ -276,38 +295,27 @@ class _Part:
             reasons.append("no test packet met it")
         return "; ".join(dict.fromkeys(reasons))
 
-    def _with(self, name: str, order: Sequence[int]) -> Ruleset:
+    def _with(self, rules: Ruleset, name: str, order: Sequence[int]) -> Ruleset:
         chain = self.ruleset.chains[name]
-        rules = tuple(rule for place in order for rule in chain.lines[place])
-        return replace(self.better, chains={**self.better.chains, name: replace(chain, rules=rules)})
+        ordered = tuple(rule for place in order for rule in chain.lines[place])
+        return replace(rules, chains={**rules.chains, name: replace(chain, rules=ordered)})
 
     def _moves(self, name: str, order: Sequence[int]) -> tuple[Move, ...]:
         left = self.before.chains[name].left
         place = {rule: k for k, rule in enumerate(order, 1)}
         lines = self.ruleset.chains[name].lines
+        packets = self.before.packets
         return tuple(
             Move(
-                self._shown(name), at + 1, place[at], lines[at][0].text, left[at] / self.before.packets, saved
+                self._shown(name),
+                at + 1,
+                place[at],
+                lines[at][0].text,
+                left[at] / packets,
+                saved / packets if saved > 0 else None,
             )
-            for at, saved in self._gains(left, order)
+            for at, saved in move_gains(left, order)
         )
-
-    def _gains(self, left: Sequence[float], order: Sequence[int]) -> list[tuple[int, float | None]]:
-        """The rules to move, and what each saves per packet when it is moved after those before it."""
-        rules = sorted(moved(order), key=lambda rule: -left[rule])
-        now, gains = list(range(len(order))), []
-        target = {rule: place for place, rule in enumerate(order)}
-        for rule in rules:
-            before = _cost(now, left)
-            now.remove(rule)
-            # Behind the last rule that is to be before it and has its place already.
-            waiting = set(rules[rules.index(rule) + 1 :])
-            behind = [
-                at for at, other in enumerate(now) if other not in waiting and target[other] < target[rule]
-            ]
-            now.insert(behind[-1] + 1 if behind else 0, rule)
-            gains.append((rule, (before - _cost(now, left)) / self.before.packets))
-        return [(rule, gain if gain > 0 else None) for rule, gain in gains]
 
     def _shown(self, name: str) -> str:
         return _shown(self.ruleset, name, self.versioned)
@@ -315,10 +323,6 @@ class _Part:
 
 def _shown(rules: Ruleset, name: str, versioned: bool) -> str:
     return f"{name} (IPv{rules.families[0]})" if versioned else name
-
-
-def _cost(order: Sequence[int], left: Sequence[float]) -> float:
-    return sum(left[rule] * place for place, rule in enumerate(order, 1))
 
 
 def _altering(ruleset: Ruleset) -> frozenset[str]:
@@ -331,22 +335,46 @@ def _altering(ruleset: Ruleset) -> frozenset[str]:
     return frozenset(found)
 
 
-def _freed(parts: Sequence[_Part], before: Walk, after: Walk) -> tuple[FixedRule, ...]:
-    """Every rule that keeps its place, with the mean position if it alone could move as well."""
+def _freed(parts: Sequence[_Part], before: Walk, best: Walk) -> tuple[FixedRule, ...]:
+    """Rules that keep their place, with the mean position if each could move as well; of those without a
+    counter, the ones that are in the way."""
     kept = [(part, one, name) for part in parts for one, name in part.kept]
 
     def packets(which: int) -> int:
         part, one, name = kept[which]
         return part.ruleset.chains[name].lines[one.place - 1][0].packets or 0
 
+    def position(part: _Part, name: str, places: Collection[int], now: float) -> float:
+        """The mean position; ``now`` if hardly anything is gained."""
+        if not places or (comparisons := part.freed(name, places)) is None:
+            return now
+        found = (comparisons + best.comparisons - walk(part.best).comparisons) / before.packets
+        return found if now - found > WORTH * before.mean_position else now
+
+    now = best.mean_position
+    blind = {(part, name): part.uncounted(name) for part in parts for name in part.before.chains}
+    counted = {key: position(*key, places, now) for key, places in blind.items()}
     examined = set(sorted(range(len(kept)), key=packets, reverse=True)[:MOST_FREED])
-    result = []
+    result, in_the_way = [], {key for key, found in counted.items() if found < now}
     for i, (part, one, name) in enumerate(kept):
-        comparisons = part.freed(name, one.place) if i in examined else None
-        if comparisons is None:
-            result.append(one)
-            continue
-        others = after.comparisons - walk(part.better).comparisons
-        mean = (comparisons + others) / before.packets
-        result.append(replace(one, freed_mean_position=min(mean, after.mean_position)))
-    return tuple(result)
+        if i in examined and name in part.pairs:
+            alone = position(part, name, [one.place], now)
+            least = min(alone, counted[part, name])
+            both = (
+                position(part, name, [one.place, *blind[part, name]], least) if blind[part, name] else least
+            )
+            if both < least:
+                in_the_way.add((part, name))
+            one = replace(
+                one, freed_mean_position=alone, counted_mean_position=both if both < least else None
+            )
+        result.append(one)
+    return (
+        *result,
+        *(
+            FixedRule(_shown(part.ruleset, name, part.versioned), place, NO_COUNTER, counted[part, name])
+            for (part, name), places in blind.items()
+            if (part, name) in in_the_way
+            for place in places
+        ),
+    )

@@ -13,6 +13,7 @@ Sidney's decomposition, 1975), then exchanges neighbours as long as that helps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -47,9 +48,13 @@ def exchangeable(lines: Sequence[Sequence[Rule]], pinned: Sequence[bool]) -> Boo
     ids = np.array([-1 if v is None else known[v] for v in verdicts], dtype=np.int64)
     allowed = (ids[:, None] == ids[None, :]) & (ids >= 0)[:, None]
     allowed |= _by_line(_disjoint([case.match for line in lines for case in line]), lines)
+    return keeping(allowed, pinned)
+
+
+def keeping(allowed: Bool, pinned: Sequence[bool]) -> Bool:
+    """``allowed`` without the pairs of ``pinned`` rules."""
     stays = np.array(pinned, dtype=np.bool_)
-    allowed &= ~(stays[:, None] | stays[None, :])
-    return np.asarray(allowed)
+    return np.asarray(allowed & ~(stays[:, None] | stays[None, :]))
 
 
 def plain_verdict(line: Sequence[Rule]) -> str | None:
@@ -112,6 +117,23 @@ def single_gains(stopped: Sequence[float], allowed: Bool) -> list[float]:
         up = np.cumsum(weight - weights[first:rule][::-1])
         down = np.cumsum(weights[rule + 1 : last] - weight)
         gains.append(float(max(up.max(initial=0.0), down.max(initial=0.0))))
+    return gains
+
+
+def move_gains(stopped: Sequence[float], order: Sequence[int]) -> list[tuple[int, float]]:
+    """The rules to move, and the comparisons that each saves when it is moved after those before it."""
+    weights = np.asarray(stopped, dtype=np.float64)
+    rules = sorted(moved(order), key=lambda rule: -weights[rule])
+    now, gains = list(range(len(order))), []
+    target = {rule: place for place, rule in enumerate(order)}
+    for rule in rules:
+        before = _cost(now, weights)
+        now.remove(rule)
+        # Behind the last rule that is to be before it and has its place already.
+        waiting = set(rules[rules.index(rule) + 1 :])
+        behind = [at for at, other in enumerate(now) if other not in waiting and target[other] < target[rule]]
+        now.insert(behind[-1] + 1 if behind else 0, rule)
+        gains.append((rule, before - _cost(now, weights)))
     return gains
 
 
@@ -215,43 +237,71 @@ _ROWS: Final = 256
 """Rules that are examined at once: for thousands of rules, all pairs take too much memory."""
 
 
-def shorten(
-    stopped: Sequence[float], allowed: npt.NDArray[np.bool_], best: Sequence[int], share: float
-) -> list[int] | None:
-    """Move one rule after the other, always the one that saves most, until the order gains enough.
+@dataclass(frozen=True)
+class BestOrder:
+    """A chain, and the order of its rules with the most gain."""
 
-    Every move exchanges a rule with each of those that it passes, so all these pairs are ``allowed``.
+    stopped: Sequence[float]
+    """Packets that each rule stops."""
+    allowed: Bool
+    """Pairs that may change places."""
+    order: Sequence[int]
+    saved: float
+    """Comparisons that it saves, in the unit that chains have in common."""
 
-    Parameters
-    ----------
-    stopped:
-        Packets that each rule stops.
-    best:
-        The order with the most gain.
-    share:
-        How much of its gain is enough.
 
-    Returns
-    -------
-    list of int or None
-        The order; None if as many moves would be needed as for the best.
+def shorten(chains: Sequence[BestOrder], share: float) -> list[list[int]]:
+    """Orders with fewer moves that together give ``share`` of what the best orders of all chains save.
+
+    Moves one rule after the other, always the one that saves most, until that is reached. Every move
+    exchanges a rule with each of those that it passes, so all these pairs are ``allowed``. If it would take
+    too many moves, chains get their best order, those first that then gain most.
     """
-    weights = np.asarray(stopped, dtype=np.float64)
-    places = np.arange(1, len(weights) + 1)
-    wanted = share * float((weights * places).sum() - (weights[list(best)] * places).sum())
-    most = min(len(moved(best)) - 1, MOST)
-    order, moves, total = list(range(len(weights))), set[int](), 0.0
-    while total < wanted:
-        gain, place, to = _best_move(weights[order], allowed[np.ix_(order, order)])
-        more = most - len(moves)
+    fewer = [_FewerMoves(chain) for chain in chains]
+    wanted = share * sum(chain.saved for chain in chains)
+    most = min(sum(each.most for each in fewer) - 1, MOST)
+    while (missing := wanted - sum(each.saved for each in fewer)) > 0:
+        best = max(fewer, key=lambda each: each.gain)
         # Later moves hardly ever save more than this one.
-        if gain <= 0 or total + more * gain < wanted:
-            return None
-        rule = order.pop(place)
-        order.insert(to, rule)
-        moves.add(rule)
-        total += gain
-    return order
+        if best.gain <= 0 or (most - sum(len(each.rules) for each in fewer)) * best.gain < missing:
+            break
+        best.move()
+    for each in sorted(fewer, key=lambda each: each.saved - each.chain.saved):
+        if sum(other.saved for other in fewer) < wanted or len(each.rules) >= each.most:
+            each.finish()
+    return [each.order for each in fewer]
+
+
+class _FewerMoves:
+    """An order of a chain as rule after rule is moved."""
+
+    def __init__(self, chain: BestOrder) -> None:
+        self.chain = chain
+        self.order = list(range(len(chain.order)))
+        self.saved = 0.0
+        self.rules: set[int] = set()
+        self.most = len(moved(chain.order))
+        self._weights = np.asarray(chain.stopped, dtype=np.float64)
+        whole = _cost(self.order, self._weights) - _cost(chain.order, self._weights)
+        self._unit = chain.saved / whole if whole > 0 else 0.0
+        self._look()
+
+    def _look(self) -> None:
+        order = self.order
+        gain, self._place, self._to = _best_move(
+            self._weights[order], self.chain.allowed[np.ix_(order, order)]
+        )
+        self.gain = gain * self._unit
+
+    def move(self) -> None:
+        rule = self.order.pop(self._place)
+        self.order.insert(self._to, rule)
+        self.rules.add(rule)
+        self.saved += self.gain
+        self._look()
+
+    def finish(self) -> None:
+        self.order, self.saved = list(self.chain.order), self.chain.saved
 
 
 def _best_move(weights: npt.NDArray[np.float64], allowed: npt.NDArray[np.bool_]) -> tuple[float, int, int]:

@@ -71,12 +71,14 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class FreedGain:
-    """What a device would gain on top of the better order if one more rule could move."""
+    """What a device would gain on top of the best order if one more rule could move."""
 
     rule: str
     saved_ns: float
     """Service time per packet."""
     threshold_pps: float
+    gain_ratio: float
+    """By how much the threshold grows."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,11 @@ class RulesetOutcome:
                 one.text: one.freed_mean_position
                 for one in advice.kept
                 if one.freed_mean_position is not None
+            },
+            "freed_and_counted": {
+                one.text: one.counted_mean_position
+                for one in advice.kept
+                if one.counted_mean_position is not None
             },
             "uncounted": [f"{chain} rule {number}" for chain, number in advice.before.uncounted],
             "untried": advice.untried,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.records import device_in_words
-from weirlab.rules.advice import WORTH
+from weirlab.rules.advice import NO_COUNTER, WORTH
 from weirlab.rules.walking import spans
 
 if TYPE_CHECKING:
@@ -119,9 +119,10 @@ def _blocked(one: KnownAdvice) -> str:
     """The rules that keep it where it is: they decide otherwise about some packets of such connections."""
     if not one.blocked_by:
         return "nothing"
-    rules = plural(len(one.blocked_by), "rule")
+    rules, last = plural(len(one.blocked_by), "rule"), one.blocked_by[-1]
+    saves = f" ({significant(one.last_saves)} more saved without it)" if one.last_saves else ""
     return (
-        f"{rules}, first rule {one.blocked_by[0]}; if they are meant for new connections only, let them "
+        f"{rules}, the last is rule {last}{saves}; if they are meant for new connections only, let them "
         "match state NEW"
     )
 
@@ -131,21 +132,33 @@ def _set(one: SetAdvice) -> str:
 
 
 def _freed(one: FixedRule, found: RulesetOutcome) -> str:
-    """What a kept rule would gain on top of the new order if it could move."""
-    position, now = one.freed_mean_position, found.advice.after.mean_position
-    if position is None:
+    """What a kept rule would gain in the best order if it could move."""
+    now = found.advice.best_mean_position
+    instead = f"rules on average instead of {significant(now)}, each in the best order"
+    if one.freed_mean_position is None:
         return ""
-    if not position < now:
-        return "; nothing would be gained if it could move"
+    if one.why == NO_COUNTER:
+        return _if_better(one.freed_mean_position, now, f"; then, at best, {{}} {instead}")
     gains = [
         f"{device_in_words(gain.device)} {duration(freed.saved_ns)} per packet less, threshold "
-        f"{rate(freed.threshold_pps)} ({percent(freed.threshold_pps / gain.threshold_after_pps - 1)} more)"
+        f"{rate(freed.threshold_pps)} ({percent(freed.gain_ratio)} more)"
         for gain in found.gains
         for freed in gain.freed
         if freed.rule == one.text
     ]
     told = f" ({'; '.join(gains)})" if gains else ""
-    return f"; if it could move: {significant(position)} rules on average instead of {significant(now)}{told}"
+    alone = _if_better(one.freed_mean_position, now, f"; if it could move: {{}} {instead}{told}")
+    counted = one.counted_mean_position
+    if counted is None:
+        return alone or "; nothing would be gained if it could move"
+    return (
+        f"{alone}; if it could move and every rule without a counter had one: at best {significant(counted)} "
+        f"{instead}"
+    )
+
+
+def _if_better(position: float, now: float, sentence: str) -> str:
+    return sentence.format(significant(position)) if position < now else ""
 
 
 def advice_sentence(found: RulesetOutcome) -> str:

@@ -351,11 +351,11 @@ def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> Rul
     looks: Sequence[PlanForecast] = [outlook(judge, OperatingPoints(rate, frame, place)) for place in places]
     why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
     told = looks if load is not None else (None, None)
-    freed = []
+    freed, best = [], float(model.threshold_pps(advice.best_mean_position, frame))
     for one in advice.kept:
-        if one.freed_mean_position is not None and one.freed_mean_position < advice.after.mean_position:
+        if one.freed_mean_position is not None and one.freed_mean_position < advice.best_mean_position:
             then = float(model.threshold_pps(one.freed_mean_position, frame))
-            freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
+            freed.append(FreedGain(one.text, NS_PER_S / best - NS_PER_S / then, then, then / best - 1))
     return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed), error)
 
 
