@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Final
 
 from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.matching import KNOWN_STATES
 from weirlab.rules.ordering import plain_verdict
 from weirlab.rules.walking import ChainWalk, Walk, is_more, packets_of, walk
 
@@ -18,7 +19,6 @@ LEAST_SET: Final = 3
 """Rules in a row from which on a set is worth it."""
 _OPTIONS: Final = ("-s|--source|saddr", "-d|--destination|daddr", "--dport|dport", "--sport|sport")
 """What a set may stand for, as iptables and nft write it."""
-_KNOWN: Final = frozenset({"ESTABLISHED", "RELATED"})
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def known_first(rules: Ruleset, packets: float | None = None) -> list[KnownAdvic
         for place, line in enumerate(chain.lines):
             accepts = plain_verdict(line) is not None and (line[0].verdict or "").lower() == "accept"
             states = frozenset[str]().union(*(case.match.states for case in line))
-            if not accepts or not states <= _KNOWN or place == 0:
+            if not accepts or not states <= KNOWN_STATES or place == 0:
                 continue
             stopped = passing.left[place]
             saved = (place * stopped - sum(passing.left[:place])) / total

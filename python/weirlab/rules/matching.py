@@ -28,6 +28,8 @@ UNTRACKED: Final = "UNTRACKED"
 STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", UNTRACKED)
 """States of a tracked connection; a packet has exactly one. (SNAT and DNAT are not among them.)"""
 ALL_STATES: Final = frozenset(STATES)
+KNOWN_STATES: Final = frozenset({"ESTABLISHED", "RELATED"})
+"""Of packets of known connections."""
 
 TCP_FLAGS: Final = {
     "fin": 0x01, "syn": 0x02, "rst": 0x04, "psh": 0x08, "ack": 0x10, "urg": 0x20, "ecn": 0x40, "cwr": 0x80,

@@ -8,6 +8,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Ruleset
+from weirlab.rules.matching import KNOWN_STATES
 from weirlab.rules.passing import VerdictPlace
 
 FORMS: Final = (
@@ -33,6 +34,16 @@ def places(path: Sequence[Ruleset]) -> list[VerdictPlace]:
                     at[rule.number] = place
             found += at.values()
     return found
+
+
+def unmet_known(path: Sequence[Ruleset], end: VerdictPlace) -> str:
+    """The busiest rule for known connections if packets of such end at a rule of another kind; else empty."""
+    found = [
+        one for one in places(path) if one.accepts and one.rule and one.rule.match.states <= KNOWN_STATES
+    ]
+    if any(one.is_at(end) for one in found):
+        return ""
+    return str(max(found, key=lambda one: one.packets, default=""))
 
 
 def walked(ruleset: Ruleset) -> list[str]:

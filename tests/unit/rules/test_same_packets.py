@@ -56,5 +56,6 @@ def test_further_packets_of_known_flows_meet_the_rule_for_these_on_both_sides() 
     after = same_packets(iptables_path(FILTER.format(DROPS + VOICE.format("") + known)), "after", before)
     assert (before.rule, before.answered) == ("FORWARD rule 1", True)
     assert (after.rule, after.answered) == ("FORWARD rule 4", True)
+    assert (before.unmet, after.unmet) == ("", "FORWARD rule 5")
     with pytest.raises(InputError, match="after: answers would end at"):
         same_packets(iptables_path(FILTER.format(VOICE.format(""))), "after", before)

@@ -208,7 +208,7 @@ def measure_in_turns(store: Store, plan: TurnsPlan, progress: Progress, command:
 def _rules_met(names: Sequence[str], packets: Sequence[RuleTraffic | None]) -> list[dict[str, Any]]:
     """By side: which rule the packets meet, and with how many they are compared before."""
     return [
-        {"ruleset": name, "rule": one.rule, "compared": one.compared, "traffic": one.sent}
+        {"ruleset": name, "rule": one.rule, "compared": one.compared, "traffic": one.sent, "unmet": one.unmet}
         for name, one in zip(names, packets, strict=True)
         if one is not None
     ]

@@ -85,7 +85,9 @@ def _rules_met(outcome: ComparisonOutcome) -> list[str]:
     if not met:
         return []
     others = "No others were measured; weir plan --before judges all packets that the first ruleset counted."
-    return [f"The same packets are accepted {words(met)}. {others}"]
+    unmet = [f"{one['unmet']} of {one['ruleset']}" for one in outcome.rules_met if one.get("unmet")]
+    known = f" No packet reached the rule for known connections ({words(unmet)})." if unmet else ""
+    return [f"The same packets are accepted {words(met)}.{known} {others}"]
 
 
 def answer(outcome: ComparisonOutcome) -> str:

@@ -14,7 +14,7 @@ from weirlab.records import RuleEncounters
 from weirlab.rules import Aim, Ruleset, accepted, aim, aims, matching
 from weirlab.rules.aiming import Wish
 from weirlab.rules.matching import Range, Ranges
-from weirlab.rules.naming import text
+from weirlab.rules.naming import text, unmet_known
 from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
 from weirlab.rules.passing import VerdictPlace
 from weirlab.rules.walking import NO_CHAIN
@@ -78,13 +78,16 @@ class RuleTraffic:
     """Protocol, addresses and ports in words."""
     calls: bool = False
     answered: bool = False
+    unmet: str = ""
+    """The rule for known connections, if further packets of the flows end before it."""
     checked: RuleEncounters | None = None
     """What a few such packets met in a copy of the rules."""
 
     @property
     def note(self) -> str:
         """All that is to be said about it."""
-        return self.sentence + self.doubt
+        unmet = f"; no test packet reaches {self.unmet}, which is for known connections" if self.unmet else ""
+        return self.sentence + self.doubt + unmet
 
     @property
     def rule(self) -> str:
@@ -176,7 +179,8 @@ def same_packets(path: Sequence[Ruleset], source: str, like: RuleTraffic) -> Rul
     if like.answered:
         known = _known(path, source, found.packets)
         found = replace(known, packets=replace(known.packets, state=found.packets.state))
-    here = replace(_described(found), answered=like.answered)
+    unmet = unmet_known(path, found.place) if like.answered else ""
+    here = replace(_described(found), answered=like.answered, unmet=unmet)
     whole = all(getattr(found.packets, name) == getattr(packets, name) for name in FIELDS)
     sentence = here.sentence.replace(here.sent, like.sent)
     return replace(here, endpoints=ends, sent=like.sent, sentence=sentence) if whole else here
@@ -194,15 +198,13 @@ def _for_answers(
         if match is None:
             raise
         opening, known = aim(path, wishes, None, source), None
-    further = replace(opening.packets, state="ESTABLISHED")
     if known is None:
-        known = aim(path, [(further, further)], match, source)
-    _known(path, source, opening.packets)
+        known = aim(path, [(replace(opening.packets, state="ESTABLISHED"),) * 2], match, source)
+    further = _known(path, source, opening.packets)
     if opening.place.drops or known.place.drops:
-        raise InputError(
-            f"{source}: {known.place} ({text(known.place)}) drops packets: nothing would be answered"
-        )
-    return replace(_described(replace(known, packets=replace(opening.packets)), remark), answered=True)
+        raise InputError(f"{source}: {known.place} ({text(known.place)}) drops packets: nothing answers")
+    unmet = unmet_known(path, further.place)
+    return replace(_described(replace(known, packets=opening.packets), remark), answered=True, unmet=unmet)
 
 
 def _known(path: Sequence[Ruleset], source: str, opening: PacketSet) -> Aim:

@@ -373,6 +373,23 @@ def test_the_rule_that_the_packets_met_on_each_side_stands_in_the_result(
     assert words in " ".join(weir("show", "last").out.split())
 
 
+def test_a_rule_for_known_connections_that_no_packet_reaches_is_named(
+    weir: Weir, turns: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, voice = "-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT", "-A FORWARD -p udp -j ACCEPT"
+    paths = {}
+    for name, lines in {"before.rules": [known, voice], "after.rules": [voice, known]}.items():
+        text = "\n".join(("*filter", ":FORWARD DROP [0:0]", *lines, "COMMIT", ""))
+        (tmp_path / name).write_text(text)
+        paths[name] = iptables_path(text)
+    first = next(candidates(paths["before.rules"], "before.rules", None, Flows(10, answered=True)))
+    second = same_packets(paths["after.rules"], "after.rules", first)
+    monkeypatch.setattr(measuring, "agree_on_packets", lambda _: (first, second))
+    answer = weir(*MEASURE, *(tmp_path / name for name in paths), "--json")
+    assert [one["unmet"] for one in answer.json["rules_met"]] == ["", "FORWARD rule 2"]
+    assert "(FORWARD rule 2 of after.rules)" in " ".join(weir("show", "last").out.split())
+
+
 def test_established_traffic_is_compared_at_the_rule_that_is_named(
     weir: Weir, turns: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
