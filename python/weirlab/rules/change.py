@@ -80,11 +80,16 @@ class RulesetChange:
         return self._growth(self.after.mean_position)
 
     @property
-    def least_growth_ratio(self) -> float:
-        """As :attr:`growth_ratio`, at least: for :attr:`least_position`, and by the own counters of the
-        second ruleset, which show that new rules may stop packets from before."""
+    def least(self) -> float:
+        """The mean matching position at least: :attr:`least_position`, or by the own counters of the second
+        ruleset, which show that new rules may stop packets from before."""
         own = [] if self.own is None else [self.own.mean_position]
-        return self._growth(min(self.least_position, *own, self.after.mean_position))
+        return min(self.least_position, *own, self.after.mean_position)
+
+    @property
+    def least_growth_ratio(self) -> float:
+        """As :attr:`growth_ratio`, for :attr:`least`."""
+        return self._growth(self.least)
 
     def _growth(self, position: float) -> float:
         if self.same_rules:

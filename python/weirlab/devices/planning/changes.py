@@ -44,9 +44,12 @@ class RulesetChangeOutcome:
 
     @property
     def difference(self) -> str:
-        """``55.8 → 356 rules per packet (+538 %)``."""
+        """``55.8 → 356 rules per packet (+538 %)``; between bounds if the verdict depends on which it is."""
         positions = (self.change.before.mean_position, self.change.after.mean_position)
         before, after = map(significant, positions)
+        if self.verdict == "cannot tell":
+            least = significant(self.change.least)
+            return f"{before} → {least} to {after} rules per packet (at most {self._growth})"
         return f"{before} → {after} rules per packet ({self._growth})"
 
     @property
@@ -150,7 +153,7 @@ class RulesetChangeOutcome:
         if self.verdict == "worse":
             return NotMet(f"{self.after}: {self.difference}")
         if self.verdict == "cannot tell":
-            return Undecided(f"{self.after}: {self.difference} at most; cannot tell whether it is worse")
+            return Undecided(f"{self.after}: {self.difference}; cannot tell whether it is worse")
         return None
 
     def document(self) -> dict[str, Any]:

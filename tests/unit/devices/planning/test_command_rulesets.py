@@ -234,6 +234,7 @@ def test_packets_whose_rule_is_gone_leave_it_open(weir: Weir, tmp_path: Path) ->
     answer = weir("plan", "--ruleset", after, "--before", before)
     assert answer.code == 7
     assert "packets whose rule is gone count as compared with all" in " ".join(answer.out.split())
+    assert "1.00 → 0.00111 to 2.00 rules per packet (at most +99.89 %)" in answer.out
 
 
 def test_required_rules_per_packet_are_those_that_are_known(weir: Weir, tmp_path: Path) -> None:
