@@ -115,3 +115,15 @@ def test_forwarding_past_a_barred_number_is_a_warning_until_an_announcement_answ
     assert "which callers of one may not call" in finding.reason
     home = ("address: 192.0.2.6,", "address: 192.0.2.6, organisation: one,")
     assert found(changed(*pairs, home), "forwards past") == []
+
+
+def test_a_barred_own_range_is_found_and_its_proposal_keeps_other_numbers() -> None:
+    def barring(rules: str) -> PlanNetwork:
+        text = changed(("  one: {title: One}", f"  one: {{title: One, {rules}}}"))
+        return PlanNetwork(loads(text, "plan.yaml"), DAY)
+
+    (finding,) = [each for each in check(barring('barred: ["+420"]')) if each.code == "barred"]
+    assert 'may_call: ["+", "+420111"]' in finding.proposal
+    cured = barring('barred: ["+420"], may_call: ["+", "+420111"]')
+    assert [each.code for each in check(cured) if each.code == "barred"] == []
+    assert cured.may_call("one", "49123")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import Final
 
 import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.configs import configs
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.wording import conclusion
@@ -88,6 +90,34 @@ def test_the_proxy_asks_its_table_when_the_trees_had_no_answer_and_when_records_
     )
     asking = [name for name, lines in blocks if "route(AFTER);" in lines]
     assert asking == ["request_route", "route[LATER]", "failure_route[GATEWAY]"]
+
+
+CELL = "  cell: {kind: endpoint, protocols: [h323], address: 192.0.2.10, home: gk}\n  desk: {"
+TWO = """\
+  - tree: public
+    number: "+490000001"
+    naptr:
+      - {preference: 1, service: E2U+h323, uri: 'h323:\\1@192.0.2.6'}
+      - {preference: 2, service: E2U+h323, uri: 'h323:\\1@192.0.2.3'}
+routes:
+"""
+DIALLED = "".join(f"  - {{number: '{number}', caller: cell}}\n" for number in ("480000001", "490000001"))
+KEEPER: Final = (
+    ("  desk: {", CELL),
+    ("host: gk.example.net}", "host: gk.example.net, trees: [public]}"),
+    ("routes:\n", TWO),
+    (TO_PBX, TO_PBX + '  - {at: gk, prefix: "+480", to: [pbx, gw]}\n'),
+    ("tests:\n", f"tests:\n{DIALLED}"),
+)
+
+
+def test_a_gatekeeper_names_one_record_and_does_not_learn_whether_the_target_answers() -> None:
+    """Found: the next record was promised, and the proof ended because the telephone reached nobody."""
+    net = network(*KEEPER)
+    assert [way.end.engine for way in calls(net, "490000001", "cell")] == ["pbx"]
+    assert next(way.end.engine for way in calls(net, "480000001", "cell")) == "pbx"
+    proof = planned(net, fall_back=True)
+    assert [each.down for each in proof if each.caller == "cell"] == [None, None]
 
 
 def test_a_call_with_one_way_says_so() -> None:

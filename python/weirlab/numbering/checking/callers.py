@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from weirlab.numbering.checking.findings import PlanFinding, named, warning
+from weirlab.numbering.checking.findings import PlanFinding, line, named, warning
 from weirlab.numbering.checking.routes import can_walk, example, planned
 from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
@@ -91,12 +91,35 @@ def _cure(network: PlanNetwork, number: str, caller: str, way: CallRoute) -> str
             return wording.cure(way)
         case "barred":
             prefix = f"+{reached.removeprefix('+')}"
-            return f'add "{prefix}" to may_call of {network.plan.engines[caller].organisation}'
+            return _permit(network, network.plan.engines[caller].organisation or "", prefix)
         case "no route" if reached.startswith("+"):
             return f'add a route for "{reached}" at {at}'
         case "no route":
             return f'add a route for "+" at {at} to a gateway with a rewrite rule for {number}'
     return f"see {network.command('route', number, '--caller', caller)}"
+
+
+def _permit(network: PlanNetwork, organisation: str, prefix: str) -> str:
+    """What lets its callers call ``prefix``, and no less than before."""
+    if prefix in network.plan.organisations[organisation].barred:
+        return f'take "{prefix}" out of barred of {organisation}'
+    if network.plan.organisations[organisation].may_call is not None:
+        return f'add "{prefix}" to may_call of {organisation}'
+    return f'give {organisation} may_call: ["+", "{prefix}"]; "+" keeps all other numbers that are not barred'
+
+
+def own_numbers(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Callers may call the numbers of their own organisation."""
+    calling = {each.organisation for each in network.plan.engines.values() if each.home is not None}
+    for i, range_ in network.each_range():
+        if range_.owner in calling and not network.may_call(range_.owner, range_.prefix[1:]):
+            yield warning(
+                "barred",
+                network.book.at("organisations", range_.owner),
+                f"callers of {range_.owner} may not call {range_.prefix}..., their own range in "
+                f"{line(network.book.at('ranges', i))}",
+                f"bar a longer prefix, or {_permit(network, range_.owner, range_.prefix)}",
+            )
 
 
 def relays(network: PlanNetwork) -> Iterator[PlanFinding]:

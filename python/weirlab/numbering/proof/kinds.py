@@ -43,8 +43,11 @@ def _all(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall]) 
     if planned.down is not None:
         yield from _failing(network, planned)
         return
-    for step in planned.way.steps:
-        yield from _of_step(network, step)
+    for step, following in pairwise((*planned.way.steps, None)):
+        if step is not None:
+            yield from _of_step(network, step)
+            if step.what == "no entry" and following is not None and following.what in ("no entry", "tree"):
+                yield "tree without an entry: the next one is asked"
     end = planned.way.end
     if end.kind in _ENDS:
         by = network.plan.engines[end.engine].kind
@@ -102,8 +105,6 @@ def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
             yield _dialled(network, str(step.facts["before"]))
         case "prefix":
             yield from _of_route(network, network.plan.routes[int(step.place[1])], step)
-        case "no entry":
-            yield "tree without an entry: the next one is asked"
         case "tree":
             yield from _of_tree(network, step)
         case "unusable record":

@@ -21,7 +21,7 @@ from weirlab.numbering.proof.wire.signalling import CallLeg
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import MOST_WAYS, calls
 from weirlab.numbering.routing.profiles import Uri
-from weirlab.numbering.routing.wording import CallRoute, end
+from weirlab.numbering.routing.wording import CallRoute, end, shared_steps
 from weirlab.numbering.zones import servers
 
 
@@ -93,7 +93,7 @@ def _failing(
     for way in ways[ways.index(first) + 1 :]:
         if way.end.good:
             down = next((name for name in first.engines if name not in way.engines), None)
-            if down is None:
+            if down is None or _waits_for_registration(network, first, way):
                 continue
             yield down, OFF, way
             engine = network.plan.engines[down]
@@ -102,6 +102,14 @@ def _failing(
                 yield down, "503", way
                 yield down, "486", first
             return
+
+
+def _waits_for_registration(network: PlanNetwork, first: CallRoute, way: CallRoute) -> bool:
+    """Does a gatekeeper name the other target only when the registration of the first one has expired?"""
+    leg = first.steps[shared_steps(way, first)]
+    if network.plan.engines[leg.engine].kind != "gatekeeper" or leg.what != "leg":
+        return False
+    return network.plan.engines[str(leg.facts["to"])].kind != "gatekeeper"
 
 
 def _without_primary(network: PlanNetwork, found: list[ProofCall]) -> Iterator[ProofCall]:

@@ -175,7 +175,7 @@ def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator
         if ways:
             if last is not None:
                 ways.append(_by_route(network, arrival, engine, last[1]))
-            yield from _tried(engine, ways)
+            yield from _tried(engine, ways, by_record=True)
             return
     if last is not None:
         yield from _by_route(network, arrival, engine, last[1])
@@ -204,13 +204,20 @@ def _by_route(network: PlanNetwork, arrival: Arrival, engine: Engine, index: int
     )
 
 
-def _tried(engine: Engine, targets: Iterable[Iterator[CallRoute]]) -> Iterator[CallRoute]:
-    """The ways by one target after the other, until one gives an answer that ``engine`` passes on."""
+def _tried(
+    engine: Engine, targets: Iterable[Iterator[CallRoute]], *, by_record: bool = False
+) -> Iterator[CallRoute]:
+    """The ways by one target after the other, until one gives an answer that ``engine`` passes on.
+
+    A gatekeeper names the first record that has an address, and does not learn how the call ends.
+    """
     for ways in targets:
         last = None
         for last in ways:
             yield last
         if last is not None and not last.end.good and not profiles.falls_back(engine, last.answer):
+            return
+        if by_record and engine.kind == "gatekeeper" and last is not None and last.end.kind != "no address":
             return
 
 
@@ -327,7 +334,7 @@ def _follow(
             yield arrival.end("external", place, uri=uri.text, host=uri.host)
         else:
             yield arrival.end("no address", place, uri=uri.text, host=uri.host)
-    for target in targets:
+    for target in targets[:1] if engine.kind == "gatekeeper" else targets:
         facts = {"host": uri.host, "by": target.by, "name": target.name, "address": target.address}
         told = arrival.then(arrival.step("resolved", target.place, **facts, port=target.port))
         if target.engine is None:
