@@ -111,6 +111,10 @@ class ProgressMeter:
         self._rest_s = list(expected_s)
         self._rest_sum_s = sum(self._rest_s)
 
+    def expect_more(self, expected_s: Iterable[float]) -> None:
+        """Expect these trials, too, such as those that are repeated."""
+        self.replace_rest([*self._rest_s, *expected_s])
+
     def skip(self) -> None:
         """Count the next trial as done in an earlier session."""
         self._done += 1

@@ -206,6 +206,7 @@ def run(
         settled_ns = writer.run.settle_host()
     missing = _missing(writer, plan)
     if part.settle and settled_ns is not None and not stopped:
+        meter.expect_more(trial_s(plan.specs[index - plan.first_index]) for index in missing)
         for index in missing:
             spec = plan.specs[index - plan.first_index]
             waited = patience_left.wait_for(bed, settled_ns, meter.tell)
@@ -213,7 +214,7 @@ def run(
                 break
             with patience_left.spending():
                 last = do(index - plan.first_index, most)[-1]
-                meter.tell(f"again: {describe_spec(spec)}", last)
+                meter.count(f"again: {describe_spec(spec)}", last, trial_s(spec))
         missing = _missing(writer, plan)
     return SequenceOutcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
 

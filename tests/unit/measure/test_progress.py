@@ -178,3 +178,15 @@ def test_quiet_machines_have_narrow_ranges_and_disturbed_ones_wide_ones() -> Non
 
     assert width(1.0) < 1.05
     assert width(0.5) > 1.2
+
+
+def test_trials_that_are_repeated_after_all_others_have_time_left() -> None:
+    now, told = [0.0], list[TrialProgress]()
+    meter = ProgressMeter([1.0], lambda: now[0], told.append)
+    now[0] = 1.0
+    meter.count("first", make_record())
+    assert (told[-1].done, told[-1].total, told[-1].left_s) == (1, 1, 0.0)
+    meter.expect_more([1.0, 1.0])
+    meter.tell("again")
+    assert (told[-1].done, told[-1].total) == (1, 3)
+    assert told[-1].left_s == pytest.approx(2.0, rel=0.3)

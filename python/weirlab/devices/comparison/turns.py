@@ -239,6 +239,14 @@ def _open(
     return beds[0], beds[1]
 
 
+def rounds_left(valid: int, tried: int, wanted: int, most: int) -> float:
+    """How many more pairs have to be tried until ``wanted`` are valid, at most ``most`` in all, if as large a
+    share is valid as of those that were ``tried``.
+    """
+    share = (valid + 1) / (tried + 1)
+    return min((wanted - valid) / share, most - tried)
+
+
 class _Turns:
     """Pairs of trials, counted over all openings of the beds."""
 
@@ -265,12 +273,16 @@ class _Turns:
         """Go on until so many pairs are valid at every setting and load, or too many were tried."""
         specs = [self._specs(beds, number) for number in range(len(self._settings))]
         most = MOST_TRIES * wanted
-        seconds = estimate_s(one for of in specs for pair in of for one in pair)
+        round_s = estimate_s(one for of in specs for pair in of for one in pair)
+        begun_s, before = self._terms.clocks.seconds(), self._tried
         what = plural(self.pairs, "pair")
         self._progress.stage(f"{what} of trials, run {self._writer.run_id}")
         while self._tried < most and min(min(of) for of in self._valid) < wanted:
             done = min(min(of) for of in self._valid)
-            self._progress.advance(done, self.pairs, f"pair {done + 1}", (self.pairs - done) * seconds)
+            if rounds := self._tried - before:
+                round_s = (self._terms.clocks.seconds() - begun_s) / rounds
+            left = rounds_left(done, self._tried, self.pairs, MOST_TRIES * self.pairs)
+            self._progress.advance(done, self.pairs, f"pair {done + 1}", left * round_s)
             for number, of in enumerate(specs):
                 for load, pair in enumerate(of):
                     if self._valid[number][load] < wanted:

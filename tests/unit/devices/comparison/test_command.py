@@ -441,3 +441,14 @@ def test_what_cannot_be_measured_in_turns_is_refused_before_the_work(
     assert answer.code == 2
     assert complaint in " ".join(answer.err.split())
     assert turns == []
+
+
+@pytest.mark.parametrize(
+    ("valid", "tried", "least", "most"),
+    [(0, 0, 60, 60), (30, 30, 30, 30), (59, 118, 1.9, 2.1), (59, 170, 2.8, 3.0)],
+)
+def test_the_rest_of_a_comparison_follows_the_share_of_pairs_that_count(
+    valid: int, tried: int, least: float, most: float
+) -> None:
+    assert least <= measuring.rounds_left(valid, tried, 60, 180) <= most
+    assert measuring.rounds_left(20, 179, 60, 180) == 1
