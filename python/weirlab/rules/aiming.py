@@ -51,15 +51,22 @@ def why(walker: Walker, wishes: Sequence[tuple[PacketSet, PacketSet]], wanted: V
     if not fitting:
         found = misfit(wishes[0][0], rule)
         if found == "state":
+            way = "; --answered makes such packets" if "ESTABLISHED" in rule.states else ""
             return (
                 f"matches packets in the state {' or '.join(sorted(rule.states))}; nothing answers "
-                "test traffic, so connection tracking sees it as NEW"
+                f"test traffic, so connection tracking sees it as NEW{way}"
             )
         return _MISFITS[found]
     ends = dict.fromkeys(str(end) for end in _ends(walker, narrowed(fitting[0], rule), wanted))
     if not ends:
         return "is not reached: forwarded packets do not get there"
-    return f"{_UNREACHED}, {', '.join(itertools.islice(ends, _SHOWN))}"
+    known = fitting[0].state == "ESTABLISHED" and "NEW" not in rule.states
+    way = (
+        "; that takes packets of known connections, too: put this rule first, or let that one match state NEW"
+        if known
+        else ""
+    )
+    return f"{_UNREACHED}, {', '.join(itertools.islice(ends, _SHOWN))}{way}"
 
 
 def last(walker: Walker, packets: PacketSet, wanted: VerdictPlace | None = None) -> VerdictPlace:

@@ -166,6 +166,19 @@ def test_answered_traffic_meets_the_rule_for_known_connections_with_flows_that_a
     assert found.endpoints.destination_port == (53, 53)
 
 
+def test_a_rule_for_known_connections_that_stands_last_is_met_if_the_others_match_new_ones() -> None:
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp -m udp --dport 53{new} -j ACCEPT\n"
+        "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
+    )
+    with pytest.raises(InputError, match="--answered makes such packets"):
+        next(candidates(iptables_path(text.format(new="")), "my.rules", "2", Flows()))
+    with pytest.raises(InputError, match=r"FORWARD rule 1; .*let that one match state NEW"):
+        next(candidates(iptables_path(text.format(new="")), "my.rules", "2", Flows(answered=True)))
+    advised = iptables_path(text.format(new=" -m conntrack --ctstate NEW"))
+    assert next(candidates(advised, "my.rules", "2", Flows(answered=True))).rule == "FORWARD rule 2"
+
+
 def test_first_packets_of_answered_traffic_meet_a_rule_for_new_connections_that_is_named() -> None:
     found = office("web:2", Flows(answered=True))
     assert (found.rule, found.answered) == ("web rule 2", True)
