@@ -13,6 +13,7 @@ from weirlab.diagnosis.causes import UNKNOWN
 from weirlab.diagnosis.finding import BlindSpot, CauseInterval, Diagnosis, DiagnosisFinding, TransferSummary
 from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt, seconds
+from weirlab.diagnosis.rules.losses import ample_window
 from weirlab.diagnosis.rules.network import even
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
@@ -230,6 +231,9 @@ def _unknown(view: TimelineView, share: float, why: str | None = None) -> Diagno
         why = "it is not certain where it was captured, so gaps beside losses may be the application's or not"
     if why is None and view.share(even(view)) > share / 2:
         why = "data arrived at one rate, however much was lost, so the losses did not limit it"
+    if why is None and view.share(view.lossy) > share / 2 and (ample := ample_window(view)) is not None:
+        allowed, got = map(bit_rate, ample)
+        why = f"after losses the congestion window allowed {allowed}, but {got} got through"
     if why is None:
         where = causes.PLACES[t.source]
         why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"

@@ -52,8 +52,6 @@ STEADY_TRIPS: Final = 16
 STEADY: Final = 1.1
 AT_LIMIT: Final = 0.95
 """Share of the socket's pacing limit from which on it counts as reached."""
-MARK_TRIPS: Final = 64
-"""Round trips in which a congestion window that marks have reduced may still be growing again."""
 LEAST_SILENCE_S: Final = 1.0
 SILENT_TRIPS: Final = 4
 """Round trips without an answer, and the least time, from which on the receiver may have gone."""
@@ -292,9 +290,7 @@ class TimelineView:
     def at_limit(self) -> Bools:
         """The socket's pacing limit is reached."""
         limit = self.facts.pacing_limit_bytes_per_s
-        if limit is None:
-            return np.zeros(len(self.timeline.lasts_s), dtype=bool)
-        return np.asarray(self.timeline.pacing_bytes_per_s >= AT_LIMIT * limit)
+        return np.asarray(self.timeline.pacing_bytes_per_s >= AT_LIMIT * (limit or np.inf))
 
     def behind_queue(self, held: Bools) -> Bools:
         """Where the bottleneck is busy anyway, although ``held`` says that the sender had a limit of its own.
@@ -310,18 +306,29 @@ class TimelineView:
         return np.asarray(both & self.saturated)
 
     @cached_property
-    def shared(self) -> Bools:
+    def _gets_less(self) -> Bools:
         """There is a standing queue, and this transfer gets much less than at other times, for long."""
-        if self.capacity is None:
-            return np.zeros(len(self.rate), dtype=bool)
         t = self.timeline
         # Longer than a recovery, in which at first nothing is acknowledged, then much at once.
         rate = t.rates(t.acked_bytes, SHARED_TRIPS / 2)
         # When senders back off, the queue is empty for a moment.
-        waited = np.cumsum(self.queued * t.lasts_s) - self.queued * t.lasts_s
-        stands = t.rates(waited, SHARED_TRIPS / 2) > MOSTLY
-        less = stands & (rate < FULL * self.capacity)
+        stands = self._near(self.queued) > MOSTLY
+        less = stands & (rate < FULL * (self.capacity or 0.0))
         return lasting(less | t.recovery, t.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s) & less
+
+    def _near(self, mask: Bools) -> Floats:
+        """The share of the time around each piece in which ``mask`` is True."""
+        t = self.timeline
+        return t.rates(np.cumsum(mask * t.lasts_s) - mask * t.lasts_s, SHARED_TRIPS / 2)
+
+    @cached_property
+    def _pauses(self) -> Bools:
+        return self._near(self.idle | self.timeline.held_small) > 0
+
+    @cached_property
+    def shared(self) -> Bools:
+        """The same although the sender could send: others take the rest."""
+        return np.asarray(self._gets_less & ~self._pauses & ~(self._near(self.window_full) > 0))
 
     @cached_property
     def saturated(self) -> Bools:
@@ -329,22 +336,14 @@ class TimelineView:
         if self.capacity is None:
             return np.zeros(len(self.rate), dtype=bool)
         full = self.queued & (self.rate >= FULL * self.capacity)
-        return np.asarray((full | self.plainly_queued) & ~self.shared)
+        # Just before and after a pause, the usual rate is lower than that of the moment.
+        less = self._gets_less & ((self._near(self.window_full) > 0) | ~self._pauses)
+        return np.asarray((full | self.plainly_queued) & ~less)
 
     @cached_property
     def lossy(self) -> Bools:
         """There was a retransmission before."""
         return np.asarray(self.timeline.lost > 0)
-
-    @cached_property
-    def marked(self) -> Bools:
-        """Congestion marks were reported lately, and reduced the congestion window (RFC 3168)."""
-        t = self.timeline
-        if t.marks is None:
-            return np.zeros(len(t.lasts_s), dtype=bool)
-        new = np.diff(t.marks, prepend=t.marks[:1]) > 0
-        last_s = np.maximum.accumulate(np.where(new, t.start_s, -np.inf))
-        return np.asarray(t.start_s - last_s <= MARK_TRIPS * self.facts.min_rtt_s)
 
     @cached_property
     def before_losses(self) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
+from weirlab.diagnosis.rules.ends import at_rtt, got_through, seconds, wanted
 from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, even, fates_of
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import TimelineView
@@ -22,6 +22,12 @@ MOST_LOST: Final = 0.5
 """Share of the segments. With more, no transfer goes on: something only repeats packets."""
 POLICED: Final = 0.05
 """Share of the segments. With fewer retransmissions, no sender overruns a policer all the time."""
+AMPLE: Final = 1.5
+"""A congestion window that allows this multiple of what gets through is not the limit."""
+FEW_SEGMENTS: Final = 16
+"""With fewer in flight, delayed ACKs and repairs take most of the time."""
+MARK_TRIPS: Final = 64
+"""Round trips in which a congestion window that marks have reduced may still be growing again."""
 MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
@@ -124,6 +130,16 @@ def _spurious(view: TimelineView) -> bool:
     return again > 0 and needless >= NEEDLESS * again
 
 
+def _marked(view: TimelineView) -> Bools:
+    """Congestion marks were reported lately, and reduced the congestion window (RFC 3168)."""
+    t = view.timeline
+    if t.marks is None:
+        return np.zeros(len(t.lasts_s), dtype=bool)
+    new = np.diff(t.marks, prepend=t.marks[:1]) > 0
+    last_s = np.maximum.accumulate(np.where(new, t.start_s, -np.inf))
+    return np.asarray(t.start_s - last_s <= MARK_TRIPS * view.facts.min_rtt_s)
+
+
 def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     assert t.marks is not None
@@ -181,6 +197,22 @@ def _disorder(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence)
 
 
+def ample_window(view: TimelineView) -> tuple[float, float] | None:
+    """What the congestion window allowed after losses, and what got through, in bit/s; None if that is much
+    the same: then the window is the limit.
+    """
+    t = view.timeline
+    repairs = t.recovery | t.timing_out
+    # While nothing arrives, it is not the window that shows.
+    sends = (view.rate > 0) & ~view.idle & ~view.window_full
+    part = (sends & view.lossy & ~repairs & ~view.saturated).astype(np.float64)
+    rtt_s, flight = view.usual(t.rtt_s, part), view.usual(t.flight_bytes, part)
+    if not (rtt_s > 0 and flight >= FEW_SEGMENTS * view.facts.mss_bytes):
+        return None
+    allowed, got = flight * 8 / rtt_s, got_through(view, part)[0]
+    return (allowed, got) if allowed >= AMPLE * got > 0 else None
+
+
 def _reduced(view: TimelineView) -> Bools:
     facts = view.facts
     if facts.fast is None or _knows_fates(view):
@@ -190,8 +222,9 @@ def _reduced(view: TimelineView) -> Bools:
         doubtful = facts.timeouts is None and facts.early > facts.retransmitted / 2
         real = facts.retransmitted - facts.spurious
         lost = real > 0 and not doubtful and real <= MOST_LOST * facts.segments
+    reduced = view.lossy & (ample_window(view) is None)
     # What goes on arriving evenly was not slowed down.
-    return (view.lossy | view.timeline.recovery) & lost & ~even(view) & ~view.doubtful
+    return (reduced | view.timeline.recovery) & lost & ~even(view) & ~view.doubtful
 
 
 def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -267,7 +300,7 @@ TIMEOUT_RULES: Final = (
 MARK_RULES: Final = (
     DiagnosisRule(
         causes.MARKS,
-        lambda view: view.marked & ~view.lossy & (view.capacity is None),
+        lambda view: _marked(view) & ~view.lossy & (view.capacity is None),
         _marking,
         {"kernel": "high", "sender": "high"},
     ),

@@ -1,0 +1,76 @@
+"""Samples of a kernel whose limit is easily mistaken for loss, or for other traffic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .made import MSS, RTT_S, Floats
+from .test_kernel import HALF, behind_queue, found
+
+COUNT = 2 * HALF + 1
+PERIOD_S = 0.005
+
+
+def delivered(rate: Floats | float) -> dict[str, object]:
+    """``rate``: as a multiple of 100 segments per round trip."""
+    acked = np.cumsum(np.broadcast_to(rate, COUNT) * 100 * MSS / RTT_S * PERIOD_S)
+    return {"bytes_acked": acked, "bytes_sent": acked + 100 * MSS}
+
+
+@pytest.mark.parametrize(
+    ("rate", "cause"), [(0.9, "loss"), (0.7, "loss"), (0.6, "unknown"), (0.3, "unknown")]
+)
+def test_a_congestion_window_that_allows_far_more_than_gets_through_is_not_the_limit(
+    rate: float, cause: str
+) -> None:
+    diagnosis = found(total_retrans=3, **delivered(rate))
+    assert diagnosis.main.key == cause
+    assert diagnosis.share(cause) > 0.9
+
+
+def test_few_segments_in_flight_show_nothing_against_loss() -> None:
+    few = {"unacked": 10, "snd_cwnd": 10, "wqueue_bytes": 210 * MSS}
+    assert found(total_retrans=3, **few, **delivered(0.05)).main.key == "loss"
+
+
+STRAY = np.arange(COUNT)
+IN_FLIGHT = np.where(STRAY % 90 == 40, 120, np.where(STRAY % 90 == 70, 330, 220))
+"""Samples that were taken while ACKs came in a bunch."""
+
+
+@pytest.mark.parametrize("lost", [3, np.where(STRAY < HALF, 3, 5)])
+def test_single_samples_do_not_turn_a_full_line_into_loss(lost: object) -> None:
+    diagnosis = found(total_retrans=lost, **behind_queue(110_000, IN_FLIGHT))
+    assert diagnosis.main.key == "bottleneck"
+    assert diagnosis.share("bottleneck") > 0.9
+    assert diagnosis.share("loss") == 0
+
+
+def test_round_trips_that_are_long_without_much_in_flight_are_no_full_line() -> None:
+    columns = behind_queue(110_000, IN_FLIGHT // 4)
+    assert found(total_retrans=3, **columns).share("bottleneck") == 0
+
+
+def busy(cycle_s: float, busy_s: float) -> np.ndarray:
+    return (STRAY * PERIOD_S) % cycle_s < busy_s
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 0.2, 0.35])
+def test_nobody_takes_what_a_sender_leaves_unused_in_its_pauses(pause_s: float) -> None:
+    sends = busy(0.5 + pause_s, 0.5)
+    columns = behind_queue(90_000, np.where(sends, 180, 5))
+    columns |= delivered(np.where(sends, 1.0, 0.05))
+    diagnosis = found(**{**columns, "notsent_bytes": np.where(sends, 200 * MSS, 0)})
+    assert diagnosis.share("foreign") == 0
+    assert diagnosis.share("application_write") == pytest.approx(1 - sends.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 0.2, 0.35])
+def test_nobody_takes_what_a_closed_window_leaves_unused(pause_s: float) -> None:
+    sends = busy(0.5 + pause_s, 0.5)
+    columns = behind_queue(90_000, np.where(sends, 180, 0))
+    columns |= delivered(np.where(sends, 1.0, 0.0))
+    diagnosis = found(**{**columns, "snd_wnd_bytes": np.where(sends, 1_000 * MSS, 0)})
+    assert diagnosis.share("foreign") == 0
+    assert diagnosis.share("application_read") > 0.8 * (1 - sends.mean())
