@@ -28,6 +28,10 @@ OVERFULL: Final = 1.25
 OFTEN: Final = 0.1
 """Share of the time with a full window."""
 TIMESTAMP_BYTES: Final = 12
+SMALL: Final = 0.5
+"""Share of the largest window: below it, the receiver has not read what arrived."""
+_OPENS: Final = 2 | 4
+"""SYN, whose window is not scaled, and RST, which has none."""
 _FLAWS: Final = {
     "no_acks": "the capture does not have the receiver's ACKs, perhaps because of its filter",
     "clock": "the times of packets go back again and again, so they do not show when packets passed",
@@ -149,6 +153,7 @@ def read(
     """
     from weirlab import _engine
 
+    facts = replace(facts, unread_s=_unread_s(packets) if scaled else 0.0)
     columns = dict(vars(packets))
     blocks = columns.pop("blocks")
     # The engine empties the columns once it has the packets, and nothing else should hold them.
@@ -195,6 +200,24 @@ def read(
         **found,
     )
     return timeline, facts
+
+
+def _unread_s(packets: ConnectionPackets) -> float:
+    """From the last data until a window shows that the receiver has read it, if the window was small."""
+    data, theirs = (
+        packets.from_sender & (packets.payload_bytes > 0),
+        ~packets.from_sender & (packets.flags & _OPENS == 0),
+    )
+    if not data.any() or not theirs.any():
+        return 0.0
+    last_ns = int(packets.time_ns[data].max())
+    time_ns, ack, window = (each[theirs] for each in (packets.time_ns, packets.ack, packets.window_bytes))
+    after = (time_ns > last_ns) & (ack >= (packets.seq + packets.payload_bytes)[data].max())
+    most = window.max()
+    if not after.any() or window[after][0] >= SMALL * most:
+        return 0.0
+    read_ns = time_ns[after & (window >= window[after][0] + SMALL * most)]
+    return float(read_ns[0] - last_ns) / 1e9 if len(read_ns) else 0.0
 
 
 def _believable(window_bytes: Floats, flight_bytes: Floats, lasts_s: Floats) -> Floats:

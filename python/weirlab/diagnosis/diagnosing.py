@@ -13,7 +13,7 @@ from weirlab.diagnosis.finding import BlindSpot, CauseInterval, Diagnosis, Diagn
 from weirlab.diagnosis.notes import notes
 from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.losses import ample_window
-from weirlab.diagnosis.rules.network import even
+from weirlab.diagnosis.rules.network import even, rises_apart
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, duration, percent
@@ -128,6 +128,9 @@ def diagnose(
             # The larger part decides how sure the whole is.
             main = rule if view.share(part) > view.share(before) else first
             parts[rule.cause.key] = (main, before + part)
+    if facts.unread_s >= LEAST_SHARE * _whole_s(view):
+        reading = next(rule for rule in RULES if rule.cause is causes.APPLICATION_READ)
+        parts.setdefault(reading.cause.key, (reading, np.zeros(len(left))))
     sizes = {key: view.share(part) for key, (_, part) in parts.items()}
     found = [
         _finding(view, rule, part, alone=not _mistakable(view, rule, sizes)) for rule, part in parts.values()
@@ -149,9 +152,22 @@ def diagnose(
         counters=facts.counters,
         counters_wrong=tuple(_wrong(facts.counters, shares)),
         between=facts.between,
-        intervals=intervals(timeline, {rule.cause: part for rule, part in parts.values()}),
+        intervals=(
+            *intervals(timeline, {rule.cause: part for rule, part in parts.values()}),
+            *_reads_on(view),
+        ),
         begun_ns=timeline.begun_ns,
     )
+
+
+def _whole_s(view: TimelineView) -> float:
+    """From the first data to the last, or until the receiver had read it."""
+    return view.timeline.seconds + view.facts.unread_s
+
+
+def _reads_on(view: TimelineView) -> list[CauseInterval]:
+    begin_s, end_s = view.timeline.seconds, _whole_s(view)
+    return [CauseInterval(causes.APPLICATION_READ, begin_s, end_s)] if end_s > begin_s else []
 
 
 def _wanted(view: TimelineView, sentence: str) -> str:
@@ -182,12 +198,14 @@ def _mistakable(view: TimelineView, rule: DiagnosisRule, shares: Mapping[str, fl
 
 
 def _finding(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bool) -> DiagnosisFinding:
-    share = view.share(part)
+    after_s = view.facts.unread_s if rule.cause is causes.APPLICATION_READ else 0.0
+    held_s = view.share(part) * view.timeline.seconds + after_s
+    share = held_s / _whole_s(view)
     why, evidence = rule.explains(view, part)
     return DiagnosisFinding(
         cause=rule.cause,
         share=share,
-        seconds=share * view.timeline.seconds,
+        seconds=held_s,
         confidence=_confidence(view, rule, part, alone=alone),
         sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
         evidence=evidence,
@@ -233,13 +251,19 @@ def _unknown(view: TimelineView, share: float, why: str | None = None) -> Diagno
     if why is None and view.share(view.lossy) > share / 2 and (ample := ample_window(view)) is not None:
         allowed, got = map(bit_rate, ample)
         why = f"after losses the congestion window allowed {allowed}, but {got} got through"
+    if why is None and rises_apart(view):
+        least, usual = view.facts.min_rtt_s, view.usual(t.rtt_s, np.ones(len(t.lasts_s)))
+        why = (
+            f"the RTT rose from {duration(least * 1e9)} to {duration(usual * 1e9)}, but does not follow the "
+            "data in flight: perhaps ACKs waited on their way back, or at the receiver"
+        )
     if why is None:
         where = causes.PLACES[t.source]
         why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"
     return DiagnosisFinding(
         causes.UNKNOWN,
         share,
-        share * t.seconds,
+        share * _whole_s(view),
         "low",
         f"{percent(share)} of the time {causes.UNKNOWN.held}: {why}.",
         (),

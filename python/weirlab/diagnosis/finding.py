@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from weirlab.diagnosis.causes import (
     APPLICATION_WRITE,
+    BOTTLENECK,
     CAUSES,
     PLACES,
     UNKNOWN,
@@ -16,6 +17,7 @@ from weirlab.diagnosis.causes import (
     Source,
     Who,
 )
+from weirlab.trace.quantities import percent
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,25 @@ class DiagnosisFinding:
         }
 
 
+LARGE: Final = 0.2
+"""Share of the time from which on a cause that is not the first one is named, too."""
+
+
+def share_of(findings: Sequence[DiagnosisFinding], who: Who) -> float:
+    return sum(finding.share for finding in findings if finding.cause.who == who)
+
+
+def advice(findings: Sequence[DiagnosisFinding]) -> str:
+    """What to do about the first cause, and the second one if it is large."""
+    first, *others = findings
+    at_ends = max(share_of(findings, who) for who in ("sender", "receiver")) >= LARGE
+    second = next((each for each in others if each.share >= LARGE and each.cause is not UNKNOWN), None)
+    said = [first.cause.advice]
+    if second is not None:
+        said += [f"{percent(second.share)} of the time {second.cause.held}.", second.cause.advice]
+    return " ".join(each for each in said if each and not (at_ends and each == BOTTLENECK.advice))
+
+
 @dataclass(frozen=True)
 class CauseInterval:
     """From when to when a cause was the largest one, in seconds since the transfer began."""
@@ -165,6 +186,10 @@ class Diagnosis:
         """The cause with the largest share of the time."""
         return self.findings[0].cause
 
+    @property
+    def advice(self) -> str:
+        return advice(self.findings)
+
     def share(self, key: str) -> float:
         """Share of the time of a cause, by its key."""
         return sum(finding.share for finding in self.findings if finding.cause.key == key)
@@ -177,7 +202,7 @@ class Diagnosis:
 
     def of(self, who: Who) -> float:
         """Share of the time for which one party was the limit."""
-        return sum(finding.share for finding in self.findings if finding.cause.who == who)
+        return share_of(self.findings, who)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

@@ -201,6 +201,8 @@ class TransferFacts:
     """From the first of these to the packet that answered the SYN/ACK, if there was more than one."""
     unanswered_s: float = 0.0
     """How long the sender went on at the end although nothing came back any more (captures)."""
+    unread_s: float = 0.0
+    """How long the receiver still read after the last data what its buffer held (captures)."""
     window_before_bytes: float = 0.0
     """The largest receive window before the timeline begins."""
     siblings: int = 0

@@ -80,7 +80,7 @@ def test_it_says_why_a_connection_was_not_faster(client: TestClient, tmp_path: P
         why = client.get(f"/api/captures/{data_id}/connections/0/why").json()
         assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in why["sentence"]
         assert [table["caption"] for table in why["tables"]][:2] == ["Where the time went", "What shows it"]
-    assert why["remedy"].startswith("enlarge the receive buffer")
+    assert why["remedy"].startswith("Enlarge the receive buffer")
     one = client.get(f"/api/captures/{data_id}/connections/0").json()
     first, *_ = why["strip"]
     assert first["name"].startswith("receiver's window full")

@@ -62,7 +62,7 @@ def sentences(found: Mapping[int, Diagnosis]) -> Table:
 def answer(found: Diagnosis) -> str:
     """The main cause, what to do about it, and how sure that is."""
     sure = "" if found.main is UNKNOWN else f"Confidence: {found.findings[0].confidence}."
-    return " ".join(filter(None, (found.sentence, found.main.advice, sure)))
+    return " ".join(filter(None, (found.sentence, found.advice, sure)))
 
 
 def remarks(found: Diagnosis) -> list[str]:

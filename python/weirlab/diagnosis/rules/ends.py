@@ -96,7 +96,7 @@ def explain_buffer(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ..
     if t.source != "kernel":
         return why, (
             f"the data in flight rose to {size(flight)} again and again: it filled what ACKs had freed",
-            "the receiver's window was open, nothing was lost and no queue built up",
+            "the receiver's window was open, nothing was lost, and no queue was seen",
             "a fixed congestion window, or a limit in the application, would look the same",
         )
     return why, (
@@ -191,14 +191,23 @@ def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    t = view.timeline
+    t, after_s = view.timeline, view.facts.unread_s
+    later = f"after the last data it took {seconds(after_s)} to read what its buffer held"
+    if not part.any():
+        return later, ("its window was small until then",)
     window, most = view.usual(t.window_bytes, part), view.usual(_most_window(view), part)
     if most <= 0:
         return "its window was closed", ("its scale is not known, so an open window may have been full, too",)
-    closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
+    small, shut = (
+        view.share(part * held) * t.seconds
+        for held in (t.window_bytes < view.facts.mss_bytes, t.window_bytes <= 0)
+    )
     evidence = [f"the window fell from {size(most)} to {size(window)}"]
-    if closed > 0:
-        evidence.append(f"it was closed {percent(closed)} of the time")
+    if small > 0:
+        closed = f"; it was closed for {seconds(shut)} of this" if shut > 0 else ""
+        evidence.append(f"it was below one segment for {seconds(small)}{closed}")
+    if after_s > 0:
+        evidence.append(later)
     if t.knows("unread_bytes"):
         evidence.append(f"{size(view.usual(t.unread_bytes, part))} was unread at the receiver")
     why = f"unread data filled its buffer, and its window fell to {size(window)}"

@@ -9,7 +9,7 @@ import numpy as np
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.view import FULL, TimelineView
+from weirlab.diagnosis.view import FULL, MOSTLY, TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NEEDLESS: Final = 0.5
 """Share of spurious retransmissions from which on reordering was mistaken for loss."""
+RISEN: Final = 1.5
+"""Ratio to the least round trip from which on something waits."""
 GROWTH_TRIPS: Final = 8
 """Round trips in which a congestion window that grows at all becomes larger than before."""
 
@@ -161,13 +163,23 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
+def rises_apart(view: TimelineView) -> bool:
+    """Whether round trips are mostly much longer than the least, and no queue of the data explains it."""
+    if view.capacity is not None or view.timeline.queue_s is not None:
+        return False
+    rtt_s, least_s = view.usual(view.timeline.rtt_s, np.ones(len(view.rate))), view.facts.min_rtt_s
+    return bool(rtt_s > RISEN * least_s > 0) and view.share(view.plainly_queued) > MOSTLY
+
+
 def _knows_the_ways(view: TimelineView) -> bool:
     """Whether no cause that was found could be a queue on the way back."""
     t = view.timeline
     if t.back_s is not None:
         return True
-    # At the receiver, the data alone shows whether it waited in a queue.
-    return not t.paced.any() if t.source == "receiver" else view.capacity is None
+    if t.source == "receiver":
+        # The data alone shows whether it waited in a queue.
+        return not t.paced.any() and (view.capacity is not None or bool(view.lossy.any()))
+    return view.capacity is None and not rises_apart(view)
 
 
 def fates_of(view: TimelineView) -> RetransmissionCounts | None:
@@ -231,7 +243,7 @@ PATH_RULES: Final = (
             "receiver": "the return path of the ACKs is not seen, and segments that ACKs release one by one "
             "arrive as evenly as paced ones",
         },
-        (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key),
+        (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key, causes.UNKNOWN.key),
         _knows_the_ways,
     ),
     DiagnosisRule(

@@ -201,6 +201,7 @@ class CauseLog:
     ) -> ConnectionCause:
         from weirlab.diagnosis import kernel, receiving
         from weirlab.diagnosis.diagnosing import diagnose
+        from weirlab.diagnosis.finding import advice
 
         times, columns, window_bytes = near
         seconds = (times[-1] - times[0]) / 1e9
@@ -221,7 +222,7 @@ class CauseLog:
             diagnosis = None if read is None else diagnose(*read)
             findings = () if diagnosis is None else diagnosis.findings
         first = findings[0] if findings else None
-        sentence = f"{first.sentence} {first.cause.advice}".rstrip() if first else _silence(columns, seconds)
+        sentence = f"{first.sentence} {advice(findings)}".rstrip() if first else _silence(columns, seconds)
         if not sends and _is_here(connection):
             sentence += (
                 f" The other end is on this host: weir tcp why {shown(connection['remote'])} sees both."

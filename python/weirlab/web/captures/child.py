@@ -113,7 +113,7 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
     found = tracing.read(Trace(facts, folder / SERIES, period_ns=PERIOD_NS), one)
     told = {
         "sentence": "" if found is None else found.sentence,
-        "remedy": "" if found is None else found.main.remedy,
+        "remedy": "" if found is None else found.advice,
         "tables": [] if found is None else [for_page(table) for table in diagnosis.tables(found)],
         "remarks": [] if found is None else diagnosis.remarks(found),
         "strip": [] if found is None else series.strip(found, start_ns(facts)),

@@ -170,8 +170,8 @@ def tell(trace: Trace, *, connection: int, command: str = "", target_bps: float 
 
 
 def _lede(one: Connection, ends: str, found: Diagnosis | None) -> Iterator[str]:
-    if found is not None and found.main.advice:
-        yield found.main.advice
+    if found is not None and found.advice:
+        yield found.advice
     yield f"Connection {one['id']}: {ends}."
 
 
