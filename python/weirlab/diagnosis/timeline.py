@@ -27,6 +27,9 @@ QUEUE_S: Final = 0.001
 SHORTEST_WINDOW_S: Final = 0.01
 """Shortest time over which a rate is computed: below it, the rate depends on the order of single packets."""
 
+NEIGHBOURS: Final = 2
+"""Samples before and after one, of which most show what it should be like."""
+
 
 @dataclass(frozen=True)
 class BlackHole:
@@ -131,6 +134,14 @@ class Timeline:
     def seconds(self) -> float:
         return float(self.lasts_s.sum())
 
+    @property
+    def steady_flight_bytes(self) -> Floats:
+        """``flight_bytes``; of a kernel without single samples that were taken while ACKs came in a bunch."""
+        if self.source != "kernel":
+            return self.flight_bytes
+        around = np.pad(self.flight_bytes, NEIGHBOURS, mode="edge")
+        return np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * NEIGHBOURS + 1), axis=1)
+
     def rates(self, amount: Floats, trips: float = 1.0) -> Floats:
         """How much ``amount`` grows per second around each piece, over about ``trips`` round trips."""
         return rates(self.start_s, self.lasts_s, amount, self._rate_s * trips)
@@ -161,6 +172,8 @@ class TransferFacts:
     """From the first data to the last; None: what the timeline spans."""
     sent_bytes: int | None = None
     """All payload, repetitions included; None if it is not known."""
+    header_bytes: float | None = None
+    """What a packet has beside its payload; None if it is not known."""
     early: int = 0
     """How many came again too early, or for no visible reason, to be retransmissions (captures)."""
     fast: int | None = None

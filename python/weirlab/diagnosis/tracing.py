@@ -358,6 +358,7 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
         reordered=sent["out_of_order"],
         data_s=(sent["data_ns"][1] - sent["data_ns"][0]) / 1e9 if sent["data_ns"] else None,
         sent_bytes=sent["data_bytes"],
+        header_bytes=(sent["link_bytes"] - sent["data_bytes"]) / sent["packets"],
         # The capture may have had more packets twice than those that it recognised.
         early=again["unexplained"] if sent["copies"] else 0,
         fast=again["fast"],

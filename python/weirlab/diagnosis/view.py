@@ -218,7 +218,7 @@ class TimelineView:
         fits, varies = _engine.queue_explains(
             t.start_s,
             t.rtt_s,
-            t.flight_bytes,
+            t.steady_flight_bytes,
             counts,
             t.source == "receiver",
             capacity,

@@ -74,3 +74,14 @@ def test_nobody_takes_what_a_closed_window_leaves_unused(pause_s: float) -> None
     diagnosis = found(**{**columns, "snd_wnd_bytes": np.where(sends, 1_000 * MSS, 0)})
     assert diagnosis.share("foreign") == 0
     assert diagnosis.share("application_read") > 0.8 * (1 - sends.mean())
+
+
+@pytest.mark.parametrize(("rtt_us", "apart"), [(150_000, True), (52_000, False)])
+def test_round_trips_that_rise_whatever_is_in_flight_are_perhaps_those_of_the_way_back(
+    rtt_us: float, apart: bool
+) -> None:
+    # Between 20 and 100 segments are in flight.
+    diagnosis = found(**behind_queue(rtt_us, np.where(STRAY % 40 < 20, 20, 100)))
+    assert diagnosis.main.key == "unknown"
+    assert diagnosis.share("bottleneck") + diagnosis.share("foreign") == 0
+    assert ("ACKs waited in a queue on their way back" in [each.what for each in diagnosis.blind]) is apart

@@ -83,9 +83,12 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
         ("segments", f"{count(one.segments)} of {octets(one.segment_bytes)} on average"),
         ("retransmitted", f"{count(one.retransmitted)}; loss {percent(one.loss_ratio)}"),
         ("duplicate ACKs, SACK blocks", f"{count(one.duplicate_acks)}, {count(one.sack_blocks)}"),
-        ("RTT least, mean", f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}{_from(one.rtt_origin)}"),
+        (
+            "RTT least, mean over time",
+            f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}{_from(one.rtt_origin)}",
+        ),
         ("greatest window", _window(one)),
-        ("bottleneck", bit_rate(one.capacity_bps)),
+        ("bottleneck, payload", bit_rate(one.capacity_bps)),
     ]
     limited = ", ".join(f"{who} {percent(found.of(who))}" for who in ("sender", "receiver", "network"))
     return [*rows, ("limited by", limited)]

@@ -119,6 +119,13 @@ def _saturated(view: TimelineView) -> Floats:
     return np.where(view.saturated | _drained(view) | (view.shared & (view.facts.siblings > 0)), 1.0, used)
 
 
+def _carries(view: TimelineView) -> str:
+    """The capacity in payload, and in all that passes the link, as it is sold."""
+    capacity, headers, mss = view.capacity or float("nan"), view.facts.header_bytes, view.facts.mss_bytes
+    whole = f" ({bit_rate(capacity * 8 * (1 + headers / mss))} with headers)" if headers and mss else ""
+    return f"it carries {bit_rate(capacity * 8)} of payload{whole}"
+
+
 def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     capacity = (view.capacity or float("nan")) * 8
     rtt = view.usual(view.timeline.rtt_s, part * view.queued)
@@ -137,13 +144,13 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
             if view.timeline.source == "receiver"
             else "again and again more was sent for a while, as BBR does as a probe, and no more arrived"
         )
-        return f"it carries {bit_rate(capacity)}, as evenly as data arrived whatever was lost", (
+        return f"{_carries(view)}, as evenly as data arrived whatever was lost", (
             f"{again} were retransmitted, but after losses as much arrived as before, and without gaps",
             tried,
             "a policer would look the same",
         )
     if not view.share(part * view.queued) > 0:
-        return f"it carries {bit_rate(capacity)}, as BBR's probes found", (
+        return f"{_carries(view)}, as BBR's probes found", (
             "BBR sends a quarter more in one of eight round trips, and no more was delivered",
             f"there was no standing queue: the RTT stayed near {seconds(least)}",
         )
@@ -158,9 +165,9 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
     if view.facts.retransmitted:
         evidence.append(f"{plural(view.facts.retransmitted, 'segment')} were retransmitted")
     if view.share(part * view.queued) > view.share(part) / 2:
-        return f"it carries {bit_rate(capacity)}, with a standing queue in front of it", tuple(evidence)
+        return f"{_carries(view)}, with a standing queue in front of it", tuple(evidence)
     used = view.usual(view.rate, part) * 8 / capacity
-    return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
+    return f"{_carries(view)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
 def rises_apart(view: TimelineView) -> bool:
