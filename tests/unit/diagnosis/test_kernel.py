@@ -141,7 +141,7 @@ def test_what_bbr_probes_in_vain_is_the_capacity() -> None:
     diagnosis = found(**BBR)
     assert diagnosis.main.key == "bottleneck"
     assert diagnosis.share("bottleneck") > 0.95
-    assert diagnosis.sentence.endswith("it carries 16.0 Mbit/s, as BBR's probes found.")
+    assert diagnosis.sentence.endswith("it carries 16.0 Mbit/s of payload, as BBR's probes found.")
     # Its congestion window is always below the threshold; its start-up is over.
     assert diagnosis.share("slow_start") == 0
     assert found(**{**BBR, "bbr_pacing_gain_256ths": 739}).main.key == "slow_start"

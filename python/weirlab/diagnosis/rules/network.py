@@ -185,7 +185,7 @@ def _knows_the_ways(view: TimelineView) -> bool:
         return True
     if t.source == "receiver":
         # The data alone shows whether it waited in a queue.
-        return not t.paced.any() and (view.capacity is not None or bool(view.lossy.any()))
+        return not t.paced.any()
     return view.capacity is None and not rises_apart(view)
 
 
