@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from weirlab.calls.quality import streams as calls_of
 from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
-from weirlab.trace import wording
 from weirlab.trace.quantities import duration, percent, plural
 
 Kind = Literal[
@@ -162,7 +159,7 @@ def _pauses(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
                 (stream.number,),
                 f"Stream {stream.number} paused for {duration(stream.pauses_ns)}{often}, while another "
                 f"source was heard at its destination, or it was on hold: the "
-                f"{plural(stream.not_sent, 'number')} that it skipped {_be(stream.not_sent)} not lost.",
+                f"{plural(stream.not_sent, 'number')} that it skipped {be(stream.not_sent)} not lost.",
             )
 
 
@@ -226,9 +223,9 @@ def _standing(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
 def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     others = tuple(each.number for each in streams if not (each.is_voice or each.has_only_events))
     if others:
-        be = "is" if len(others) == 1 else "are"
+        are = "is" if len(others) == 1 else "are"
         text = (
-            f"{_sentence(listed_streams(others))} {be} not voice, but pictures, a fax, text, data, a "
+            f"{_sentence(listed_streams(others))} {are} not voice, but pictures, a fax, text, data, a "
             "transport stream, or sound of more than 520 kbit/s: no MOS."
         )
         yield StreamFinding("not voice", others, text)
@@ -245,7 +242,7 @@ def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
         yield StreamFinding(
             "telephone events",
             numbers,
-            f"{plural(repeats, 'packet')} of telephone events {_be(repeats)} sent again with one number, "
+            f"{plural(repeats, 'packet')} of telephone events {be(repeats)} sent again with one number, "
             "as their senders do: neither capture nor network copied them.",
         )
     guessed = tuple(stream.number for stream in streams if stream.known_by == "webrtc")
@@ -280,13 +277,13 @@ def _packets(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[
         numbers = tuple(stream.number for stream in streams if stream.strays)
         belong = "belongs" if strays == 1 else "belong"
         text = (
-            f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and {_be(strays)} "
+            f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and {be(strays)} "
             "left out."
         )
         yield StreamFinding("strays", numbers, text)
 
 
-def _be(number: int) -> str:
+def be(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
@@ -303,64 +300,3 @@ def listed_streams(numbers: Sequence[int]) -> str:
     """``stream 3``, ``streams 1, 2``."""
     shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
     return f"stream{'s' * (len(numbers) > 1)} {shown}"
-
-
-def nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
-    """Why there is no stream to assess."""
-    names = {
-        "other_udp": "other UDP", "not_udp": "not UDP", "not_ip": "not IP", "fragments": "fragments",
-        "rtcp": "RTCP", "sip": "SIP", "iax2": "IAX2 signalling", "malformed": "malformed",
-        "unknown_link": "of a link type that Weir does not know",
-    }  # fmt: skip
-    seen = [f"{capture[name]:,} {what}" for name, what in names.items() if capture[name]]
-    if capture["unknown_link"]:
-        seen[-1] += f" ({', '.join(map(str, capture['unknown_links']))})"
-    many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
-    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in wording.opaque(capture["opaque"]))
-    return (
-        f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets in order, two if SIP "
-        "announced it, or name its ports with --decode-as"
-    )
-
-
-def about_capture(capture: Mapping[str, Any]) -> Iterable[str]:
-    """What was passed over."""
-    if capture["cut_short"]:
-        yield "The file ends inside a packet: the capture was killed, or is still being written."
-    if capture["incomplete"]:
-        many = plural(capture["incomplete"], "fragmented datagram")
-        yield f"{many} {_be(capture['incomplete'])} not whole in the capture: a SIP message may be missing."
-    if capture["rtcp_unreadable"]:
-        many = plural(capture["rtcp_unreadable"], "packet")
-        were = _be(capture["rtcp_unreadable"])
-        yield f"{many} of RTCP {were} encrypted or damaged: what receivers report is not known."
-    if capture["interleaved"]:
-        many, were = plural(capture["interleaved"], "stream"), _be(capture["interleaved"])
-        yield f"{many} {were} set up within the TCP connection of RTSP, and not assessed."
-    if unread := wording.unread(capture):
-        yield unread
-    yield from wording.opaque(capture["opaque"])
-
-
-def sentence(text: str) -> str:
-    """With a capital letter, and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def without_mos(
-    streams: Sequence[CaptureStream], table: CaptureTable, mos: npt.NDArray[np.float64]
-) -> Iterable[str]:
-    """Why streams of voice have no MOS."""
-    reasons: dict[str, list[int]] = {}
-    for i, stream in enumerate(streams):
-        if stream.is_voice and np.isnan(mos[i]):
-            note = table.kinds[i].note
-            if stream.missed:
-                note = "packets are missing from the capture itself"
-            elif not stream.loss_known:
-                note = "over IAX2 only time stamps show loss and delay, and these do not follow the speech"
-            elif not stream.clock_hz:
-                note = "the rate of its time stamps is not known"
-            reasons.setdefault(note or "too little arrived", []).append(stream.number)
-    for why, numbers in reasons.items():
-        yield f"No MOS for {listed_streams(numbers)}: {why}."

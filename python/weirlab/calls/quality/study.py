@@ -15,7 +15,8 @@ from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.calls.quality import findings
-from weirlab.calls.quality.findings import StreamFinding, about_capture, nothing_in, sentence, without_mos
+from weirlab.calls.quality.findings import StreamFinding
+from weirlab.calls.quality.notes import about_capture, nothing_in, sentence, without_mos
 from weirlab.calls.quality.streams import CaptureStream, voice_stream
 from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, CallerPercentiles
