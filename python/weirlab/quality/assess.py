@@ -33,6 +33,8 @@ class PlayoutQuality:
     """Packets that arrived and were not played: too late, or where the buffer slipped."""
     slips: I64
     """How many packet times the buffer skipped or inserted."""
+    longest: I64
+    """Most packets in a row that were lost or not played."""
     play_ns: F64
     """Mean time from speaking to hearing; NaN if nothing was played."""
     r: F64
@@ -155,7 +157,9 @@ def hear(
         ppl = 100 * (1 - (1 - unheard.count / streams.sent.astype(np.float64)) * (1 - beyond))
     r, mos = opinion(coded, delay / _MS, ppl, unheard.burst_ratio)
     slips = segments.total((play.slipped & inside).astype(np.int64), packets.start)
-    return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), slips, delay, r, mos)
+    return PlayoutQuality(
+        segments.total(late.astype(np.int64), packets.start), slips, unheard.longest, delay, r, mos
+    )
 
 
 def opinion(coded: StreamCoding, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:

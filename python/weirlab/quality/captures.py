@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import plural
 from weirlab.quality import jitterbuffer, segments
 from weirlab.quality.assess import PlayoutQuality, StreamCoding, hear
 from weirlab.quality.codecs import Impairment, of_encoding
@@ -66,6 +67,8 @@ class FarEnd:
     """Between sender and receiver, as far as it is known."""
     loss_ratio: F64
     """Share of the packets that the receiver missed."""
+    to_sender_ns: F64
+    """The longest round trip between the capture and the sender."""
 
 
 _LEAST_BEYOND: Final = 0.005
@@ -98,6 +101,8 @@ class CaptureTable:
     """Delay of the network that MOS assumes: as given, or half of the round trip; NaN: not known."""
     beyond: F64
     """Share of the packets that was lost between capture and receiver, which MOS includes."""
+    to_sender_ns: F64
+    """The longest round trip between the capture and the sender; NaN: not known."""
 
     @property
     def mos(self) -> F64:
@@ -130,7 +135,7 @@ class CaptureTable:
         half = f"MOS assumes half of the round trip that RTCP shows: {span} ms"
         if len(known) == len(self.network_ns):
             return half
-        return f"{half}; of {len(self.network_ns) - len(known)} streams the network's delay is not known"
+        return f"{half}; that of {plural(len(self.network_ns) - len(known), 'stream')} is not known"
 
 
 def capture_table(
@@ -166,7 +171,7 @@ def capture_table(
     streams = measure(level)
     timed = (clock > 0) & (number > 0)
     blank = np.full(len(clock), np.nan)
-    far = FarEnd(blank, blank) if far_end is None else far_end
+    far = FarEnd(blank, blank, blank) if far_end is None else far_end
     network_ns = far.round_trip_ns / 2 if network_ms is None else np.full(len(clock), network_ms * 1e6)
     beyond = _beyond(streams, far.loss_ratio)
 
@@ -185,6 +190,7 @@ def capture_table(
         network_ms,
         network_ns,
         beyond,
+        far.to_sender_ns,
     )
 
 

@@ -191,6 +191,8 @@ class Story:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     simulated: bool = False
     lede: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    """Sentences below the key numbers."""
     caution: str = ""
     """What the reader must know before believing the answer; empty for nothing."""
     place: str = ""

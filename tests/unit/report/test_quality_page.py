@@ -10,6 +10,7 @@ import pytest
 from weirlab.calls.quality import page
 from weirlab.calls.quality.page import assessed, quality_page
 from weirlab.calls.quality.study import capture_quality
+from weirlab.calls.quality.wording import sentence
 from weirlab.report.export import rendered
 
 from ..calls.quality.captures import Rtp, frames, pcap, talk, without
@@ -34,24 +35,24 @@ def told(path: Path, packets: list[tuple[int, bytes]]) -> page.StreamAssessment:
 @pytest.mark.parametrize(
     ("packets", "answer"),
     [
-        (frames(streams(3)), "All 3 streams were heard well: MOS 4.39 at worst."),
-        (frames(streams(1)), "The stream was heard well: MOS 4.39."),
+        (frames(streams(3)), "All 3 voice streams were heard well (MOS 4.0 or more)."),
         (
             frames(streams(4, 1)),
-            "1 of 4 streams was heard badly (MOS below 3.6), at worst with 3.13; "
-            "1 stream lost packets, 12 % at most.",
+            "1 of 4 voice streams is below MOS 4.0: 1 by loss (stream 1).",
         ),
         (
-            frames(streams(2, 1, 33)),
-            "No MOS is known for the 2 streams; 1 stream lost packets, 12 % at most.",
+            frames(streams(2, 1, 96)),
+            "2 voice streams in 2 s, 1 without loss; no MOS is known.",
         ),
-        (iax2_frames(UNLOCKED), "Neither MOS nor loss is known for the stream."),
+        (iax2_frames(UNLOCKED), "1 voice stream in 758 ms, 1 with unknown loss; no MOS is known."),
     ],
 )
-def test_the_page_begins_with_its_conclusion(
+def test_the_page_begins_with_the_sentence_of_the_command(
     tmp_path: Path, packets: list[tuple[int, bytes]], answer: str
 ) -> None:
-    assert page._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
+    outcome = capture_quality(pcap(tmp_path / "calls.pcap", packets))
+    assert assessed(outcome).answer == answer
+    assert sentence(outcome).startswith(answer)
 
 
 @pytest.mark.parametrize("many", [2, 20])

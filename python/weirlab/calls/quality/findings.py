@@ -4,82 +4,87 @@ reader has to know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.calls.quality import receivers
 from weirlab.calls.quality import streams as calls_of
+from weirlab.calls.quality.finding import MOST, StreamFinding, be, capitalized, listed_streams, shortened
 from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
+from weirlab.quality.causes import NEAR_JITTER
 from weirlab.trace.quantities import duration, percent, plural
 
-Kind = Literal[
-    "one-way audio",
-    "another address",
-    "far-end loss",
-    "round trip",
-    "far-end claim",
-    "pause",
-    "codec change",
-    "clock rate",
-    "clock skew",
-    "standing time stamps",
-    "not voice",
-    "telephone events",
-    "copies",
-    "strays",
-    "estimated loss",
-    "incomplete capture",
-    "guessed codec",
-]
+if TYPE_CHECKING:
+    from weirlab.calls.quality.study import QualityOutcome
 
-_MOST: Final = 4
-"""Streams with a sentence of their own, of those with the same finding."""
 _MANY_COPIES: Final = 0.3
+_HOLE_NS: Final = 200_000_000
+"""Speech that is missed for so long is a word, which no decoder conceals."""
 
 
-@dataclass(frozen=True)
-class StreamFinding:
-    """Something that a reader has to know about streams."""
-
-    kind: Kind
-    streams: tuple[int, ...]
-    """Their numbers."""
-    text: str
-
-
-def of(
-    streams: Sequence[CaptureStream],
-    table: CaptureTable,
-    calls: Sequence[Mapping[str, Any]],
-    capture: Mapping[str, Any],
-) -> Iterator[StreamFinding]:
+def of(outcome: QualityOutcome) -> Iterator[StreamFinding]:
     """All findings, those that callers complain about first."""
-    start_ns, last_ns = capture["first_ns"], capture["last_ns"]
-    for numbers, text in calls_of.one_way(calls, streams, start_ns, last_ns):
+    streams, table, calls = outcome.streams, outcome.table, outcome.calls
+    start_ns, last_ns = outcome.capture["first_ns"], outcome.capture["last_ns"]
+    order = outcome.worst_first()
+    gaps_ns = {
+        stream.number: float(gap) for stream, gap in zip(streams, table.streams.longest_gap_ns, strict=True)
+    }
+    for numbers, text in calls_of.one_way(calls, streams, gaps_ns, start_ns, last_ns):
         yield StreamFinding("one-way audio", numbers, text)
-    yield from _shortened(_missed(streams), "other streams are incomplete in the capture, too")
-    yield from _far_end(streams, table)
+    yield from shortened(_missed(streams), "other streams are incomplete in the capture, too")
+    yield from shortened(_holes(outcome, order), "other streams have such holes, too")
+    yield from receivers.losses(streams, table, order)
+    yield from shortened(_jitter(outcome, order), "jitter spoils other streams, too")
     for numbers, text in calls_of.addresses(calls, streams):
         yield StreamFinding("another address", numbers, text)
-    yield from _shortened(_pauses(streams), "other streams paused, too")
-    yield from _shortened(_codec_changes(streams, start_ns), "other streams change their codecs, too")
-    yield from _shortened(_clock_rates(streams), "the time stamps of other streams do so, too")
+    yield from shortened(_pauses(streams), "other streams paused, too")
+    yield from shortened(_codec_changes(streams, start_ns), "other streams change their codecs, too")
+    yield from shortened(_clock_rates(streams), "the time stamps of other streams do so, too")
     yield from _skews(streams, table)
-    yield from _shortened(_standing(streams), "those of other streams do so, too")
+    yield from shortened(_standing(streams), "those of other streams do so, too")
     yield from _contents(streams)
     yield from _packets(streams, table)
+    yield from receivers.others(streams, order)
 
 
-def _shortened(found: Iterable[StreamFinding], others: str) -> Iterator[StreamFinding]:
-    """The first findings of a kind, and how many more there are."""
-    listed = list(found)
-    yield from listed[:_MOST]
-    if rest := listed[_MOST:]:
-        numbers = tuple(number for finding in rest for number in finding.streams)
-        yield StreamFinding(rest[0].kind, numbers, f"{_sentence(others)} ({listed_streams(numbers)}).")
+def _holes(outcome: QualityOutcome, order: Sequence[int]) -> Iterator[StreamFinding]:
+    for row in order:
+        if outcome.hole_ns[row] >= _HOLE_NS:
+            number = outcome.streams[row].number
+            packets = plural(round(outcome.hole_ns[row] / outcome.table.packet_ns[row]), "packet")
+            text = (
+                f"Stream {number} has holes of up to {duration(outcome.hole_ns[row])}: {packets} in a row "
+                "were lost, or late for the jitter buffer."
+            )
+            yield StreamFinding("hole", (number,), text)
+
+
+def _jitter(outcome: QualityOutcome, order: Sequence[int]) -> Iterator[StreamFinding]:
+    """Where jitter is why a stream sounds bad: what it does, and where it arose."""
+    sent, late = outcome.table.streams.sent, outcome.late
+    for row in order:
+        near = NEAR_JITTER in outcome.causes[row]
+        if not near and "jitter" not in outcome.causes[row]:
+            continue
+        stream, share = outcome.streams[row], percent((late[row] or 0) / float(sent[row]))
+        trip = duration(float(outcome.table.to_sender_ns[row]))
+        where = (
+            f"at or near {stream.src} (or before it, if that relays calls): by RTCP, a round trip between it "
+            f"and the capture takes at most {trip}"
+            if near
+            else "before the capture, at the sender or on the way"
+        )
+        least = "" if np.isfinite(outcome.table.network_ns[row]) else "at least "
+        held = f"{least}{duration(outcome.held_ns[row])}"
+        text = (
+            f"Stream {stream.number}: with its jitter, speech is heard {held} after it was spoken, and "
+            f"{share} of the packets are late for the jitter buffer. The jitter arose {where}."
+        )
+        yield StreamFinding("jitter", (stream.number,), text)
 
 
 def _missed(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
@@ -100,54 +105,6 @@ def _missed(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
             (stream.number,),
             f"Stream {stream.number}: {why}. Loss and MOS are not known.",
         )
-
-
-def _far_end(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:
-    reported = [(i, stream, stream.far_end) for i, stream in enumerate(streams) if stream.far_end]
-    losing = [
-        StreamFinding(
-            "far-end loss",
-            (stream.number,),
-            f"Stream {stream.number}: its receiver reports {percent(far['loss_ratio'])} lost (RTCP). "
-            f"{percent(float(table.beyond[i]))} of what passed here did not arrive; MOS includes that.",
-        )
-        for i, stream, far in reported
-        if table.beyond[i] > 0
-    ]
-    losing += [
-        StreamFinding(
-            "far-end loss",
-            (stream.number,),
-            f"Stream {stream.number}: the losses that its receiver reports (RTCP) are of packets that the "
-            "capture does not have, earlier or later ones: they do not count.",
-        )
-        for _, stream, far in reported
-        if far["lost_others"]
-    ]
-    yield from _shortened(losing, "receivers of other streams report losses, too")
-    trips = [
-        StreamFinding(
-            "round trip",
-            (stream.number,),
-            f"Stream {stream.number}: a round trip between capture and receiver takes "
-            f"{_span(far['round_trip_min_ns'], far['round_trip_max_ns'])} (RTCP).",
-        )
-        for _, stream, far in reported
-        if far["round_trips"]
-    ]
-    yield from _shortened(trips, "round trips of other streams are known, too")
-    claims = [_claim(stream.number, far["claim"]) for _, stream, far in reported if far["claim"]]
-    yield from _shortened(claims, "receivers of other streams say what they heard, too")
-
-
-def _claim(number: int, claim: Mapping[str, Any]) -> StreamFinding:
-    names = (("R", "r"), ("MOS-LQ", "mos_lq"), ("MOS-CQ", "mos_cq"))
-    rated = "".join(f"; {name} {claim[key]:g}" for name, key in names if claim[key] is not None)
-    text = (
-        f"Stream {number}: its receiver says (RTCP XR) that {percent(claim['loss_ratio'])} were lost, and "
-        f"that its jitter buffer discarded {percent(claim['discard_ratio'])}{rated}."
-    )
-    return StreamFinding("far-end claim", (number,), text)
 
 
 def _pauses(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
@@ -194,7 +151,7 @@ def _clock_rates(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
 def _skews(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:
     rate = np.nan_to_num(table.skew)
     most_first = [int(i) for i in np.argsort(-np.abs(rate), kind="stable") if rate[i]]
-    for i in most_first[:_MOST]:
+    for i in most_first[:MOST]:
         every = duration(float(table.packet_ns[i] / abs(rate[i])))
         yield StreamFinding(
             "clock skew",
@@ -203,7 +160,7 @@ def _skews(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[St
             f"{'slow' if rate[i] > 0 else 'fast'} against the capture's. Delays are without this skew; "
             f"a fixed jitter buffer slips by a packet every {every}.",
         )
-    if more := most_first[_MOST:]:
+    if more := most_first[MOST:]:
         numbers = tuple(streams[i].number for i in sorted(more))
         yield StreamFinding("clock skew", numbers, f"A clock skew shows in {listed_streams(numbers)}, too.")
 
@@ -225,7 +182,7 @@ def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     if others:
         are = "is" if len(others) == 1 else "are"
         text = (
-            f"{_sentence(listed_streams(others))} {are} not voice, but pictures, a fax, text, data, a "
+            f"{capitalized(listed_streams(others))} {are} not voice, but pictures, a fax, text, data, a "
             "transport stream, or sound of more than 520 kbit/s: no MOS."
         )
         yield StreamFinding("not voice", others, text)
@@ -233,7 +190,7 @@ def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     if events:
         numbers = tuple(stream.number for stream in events)
         have = "has" if len(numbers) == 1 else "have"
-        text = f"{_sentence(listed_streams(numbers))} {have} nothing but telephone events (DTMF)."
+        text = f"{capitalized(listed_streams(numbers))} {have} nothing but telephone events (DTMF)."
         if not all(stream.loss_known for stream in events):
             text += " The numbers between them are of speech that is not in the capture: loss is not known."
         yield StreamFinding("telephone events", numbers, text)
@@ -281,22 +238,3 @@ def _packets(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[
             "left out."
         )
         yield StreamFinding("strays", numbers, text)
-
-
-def be(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _span(least_ns: float, most_ns: float) -> str:
-    least, most = duration(least_ns), duration(most_ns)
-    return least if least == most else f"{least} to {most}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
-
-
-def listed_streams(numbers: Sequence[int]) -> str:
-    """``stream 3``, ``streams 1, 2``."""
-    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-    return f"stream{'s' * (len(numbers) > 1)} {shown}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.calls.quality.findings import be, listed_streams
+from weirlab.calls.quality.finding import be, listed_streams
 from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
 from weirlab.trace import wording

@@ -10,8 +10,10 @@ from typing import Final
 import polars as pl
 
 from weirlab.base import files
-from weirlab.calls.quality import tables
+from weirlab.calls.quality import tables, wording
+from weirlab.calls.quality.finding import COMPLAINTS
 from weirlab.calls.quality.study import QualityOutcome
+from weirlab.quality.distribution import SATISFIED
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.figure import Figure
@@ -82,7 +84,6 @@ def _marked(kinds: list[str], title: str) -> dict[str, alt.SchemaBase | list[alt
     }
 
 
-_POOR: Final = 3.6
 _DRAWN: Final = 2_000
 _LISTED: Final = 200
 _TERMS: Final = (
@@ -113,22 +114,26 @@ class StreamAssessment:
         Of its first packet, ``2026-11-22``, UTC.
     streams:
         A row per stream, the worst first: ``stream``, ``ends``, ``source``, ``codec``, ``packets``,
-        ``begin_s``, ``end_s``, ``mos``, ``r``, ``lost``, ``loss_ratio``, ``loss_estimated``,
-        ``longest_run``, ``late``, ``copies``, ``reordered``, ``jitter_ns``, ``jitter_max_ns``,
-        ``delay_p95_ns``, ``gap_ns``; null where
-        something cannot be told.
+        ``begin_s``, ``end_s``, ``mos``, ``r``, ``lost``, ``loss_ratio``, ``loss_estimated``, ``causes``,
+        ``lost_beyond`` (share), ``longest_run``, ``late``, ``copies``, ``reordered``, ``jitter_ns``,
+        ``jitter_max_ns``, ``delay_p95_ns``, ``gap_ns``; null where something cannot be told.
     capture:
         What the capture is, as names and values.
-    assumption, notes:
+    answer, facts, findings, notes:
         What the reader has to know, in sentences.
+    calls:
+        Those that SIP names.
     """
 
     name: str
     date: str
     streams: pl.DataFrame
     capture: Pairs
-    assumption: str
+    answer: str
+    facts: str
+    findings: tuple[str, ...]
     notes: tuple[str, ...]
+    calls: tuple[Table, ...]
 
 
 def build(assessed: StreamAssessment, out: Path, *, command: str) -> Path:
@@ -142,9 +147,10 @@ def tell(assessed: StreamAssessment, *, command: str) -> Story:
     streams = assessed.streams
     return Story(
         subject=f"voice streams in {assessed.name}",
-        answer=_answer(streams),
-        lede=(assessed.assumption,),
+        answer=assessed.answer,
+        lede=(assessed.facts,),
         tiles=tuple(_tiles(streams)),
+        findings=assessed.findings,
         chapters=(
             Chapter(
                 "heard",
@@ -153,6 +159,7 @@ def tell(assessed: StreamAssessment, *, command: str) -> Story:
                 figures=tuple(_figures(streams)),
                 missing="There is nothing to draw.",
             ),
+            Chapter("calls", "Calls", "Calls", tables=assessed.calls, missing="SIP names no calls."),
             Chapter("streams", "All streams", "Streams", tables=(_table(streams),)),
             Chapter("capture", "The capture", "Capture", facts=assessed.capture, said=assessed.notes),
         ),
@@ -166,41 +173,6 @@ def tell(assessed: StreamAssessment, *, command: str) -> Story:
     )
 
 
-def _answer(streams: pl.DataFrame) -> str:
-    rated = streams.filter(pl.col("mos").is_not_null())
-    unknown = streams.height - rated.height
-    beside = f" No MOS is known for {plural(unknown, 'other stream')}." if unknown else ""
-    if not rated.height:
-        if streams["lost"].null_count() == streams.height:
-            return f"Neither MOS nor loss is known for {_all_of(unknown)}."
-        return f"No MOS is known for {_all_of(unknown)}; {_losses(streams)}."
-    poor = rated.filter(pl.col("mos") < _POOR).height
-    lowest, _ = axes.extent(rated, "mos")
-    if not poor:
-        if rated.height == 1:
-            return f"The stream was heard well: MOS {lowest:.2f}.{beside}"
-        return f"All {count(rated.height)} streams were heard well: MOS {lowest:.2f} at worst.{beside}"
-    if rated.height == 1:
-        return f"The stream was heard badly: MOS {lowest:.2f}; {_losses(rated)}.{beside}"
-    share = f"{count(poor)} of {count(rated.height)} streams {'was' if poor == 1 else 'were'}"
-    return f"{share} heard badly (MOS below {_POOR}), at worst with {lowest:.2f}; {_losses(rated)}.{beside}"
-
-
-def _all_of(streams: int) -> str:
-    return "the stream" if streams == 1 else f"the {count(streams)} streams"
-
-
-def _losses(streams: pl.DataFrame) -> str:
-    known = streams.filter(pl.col("lost").is_not_null())
-    lossy = known.filter(pl.col("lost") > 0).height
-    if not lossy:
-        return "none lost a packet" if known.height > 1 else "no packet was lost"
-    _, most = axes.extent(known, "loss_ratio")
-    if known.height == 1:
-        return f"{percent(most)} of its packets were lost"
-    return f"{plural(lossy, 'stream')} lost packets, {percent(most)} at most"
-
-
 def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
     rated = streams.filter(pl.col("mos").is_not_null())["mos"]
     middle, lowest = rated.median(), rated.min()
@@ -210,11 +182,13 @@ def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
         f"worst {_mos(lowest)}, of {plural(len(rated), 'stream')}" if len(rated) else "unknown",
     )
     known = streams.filter(pl.col("lost").is_not_null())
-    lossy = known.filter(pl.col("lost") > 0).height
+    lossy = known.filter((pl.col("lost") > 0) | (pl.col("lost_beyond") > 0)).height
+    behind = known.filter(pl.col("lost_beyond") > 0).height
     yield Tile(
         "Streams with loss",
         count(lossy) if known.height else NOTHING,
-        f"of {count(known.height)}; {count(int(known['lost'].sum()))} packets in all"
+        f"of {count(known.height)}; {plural(int(known['lost'].sum()), 'packet')}"
+        + (f" before the capture; {plural(behind, 'stream')} behind it" if behind else " in all")
         if known.height
         else "unknown",
     )
@@ -231,7 +205,7 @@ def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
     kinds = codecs(streams)
     left = streams.height - _DRAWN
     for key, column, factor, panel, title, limit in (
-        ("mos", "mos", 1.0, "what was heard", "MOS", _POOR),
+        ("mos", "mos", 1.0, "what was heard", "MOS", SATISFIED),
         ("loss", "loss_ratio", 100.0, "loss", "Packets lost, %", None),
         ("jitter", "jitter_ns", 1e-6, "jitter", "Mean jitter, ms", None),
     ):
@@ -310,7 +284,6 @@ def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
 
 def assessed(outcome: QualityOutcome) -> StreamAssessment:
     """What the page shows."""
-    assumption, *notes = outcome.notes_on_streams()
     capture = outcome.capture
     lasted_ns = capture["last_ns"] - capture["first_ns"]
     return StreamAssessment(
@@ -325,8 +298,11 @@ def assessed(outcome: QualityOutcome) -> StreamAssessment:
             ("Voice streams", _found(outcome)),
             ("MOS behind the jitter buffer", outcome.buffers.describe(outcome.heard)),
         ],
-        assumption=assumption,
-        notes=(*notes, *outcome.notes_on_capture()),
+        answer=wording.verdict(outcome) or wording.facts(outcome),
+        facts=wording.facts(outcome),
+        findings=tuple(each.text for each in outcome.findings if each.kind in COMPLAINTS),
+        notes=(*outcome.notes_on_streams(COMPLAINTS), *outcome.notes_on_capture()),
+        calls=tuple(tables.calls(outcome, _LISTED)),
     )
 
 
@@ -343,6 +319,8 @@ _SCHEMA = {
     "lost": pl.Int64,
     "loss_ratio": pl.Float64,
     "loss_estimated": pl.Boolean,
+    "causes": pl.String,
+    "lost_beyond": pl.Float64,
     "longest_run": pl.Int64,
     "late": pl.Int64,
     "copies": pl.Int64,

@@ -159,42 +159,77 @@ _LEAST_NS: Final = 2_000_000_000
 _MOST: Final = 8
 """Calls with a sentence of their own."""
 
+_STOPPED_NS: Final = 5_000_000_000
+_CONTINUOUS_NS: Final = 1_000_000_000
+"""The longest gap of a stream that does not cease in silences."""
+
 Ports = frozenset[tuple[str, int]]
+Directions = tuple[list[CaptureStream], list[CaptureStream]]
 
 
 def one_way(
-    calls: Sequence[Mapping[str, Any]], streams: Sequence[CaptureStream], start_ns: int, last_ns: int
+    calls: Sequence[Mapping[str, Any]],
+    streams: Sequence[CaptureStream],
+    gaps_ns: Mapping[int, float],
+    start_ns: int,
+    last_ns: int,
 ) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Calls that were to go both ways and went one way: numbers of the streams there are, and a sentence."""
-    listed = list(_one_way(calls, streams, start_ns, last_ns))
+    """Calls that were to go both ways and went one way: numbers of the streams there are, and a sentence.
+
+    ``gaps_ns`` are the longest gaps of the streams, by their number.
+    """
+    listed = []
+    for call in calls:
+        answered_ns, ended_ns = call["answered_ns"], call["ended_ns"] or last_ns
+        if answered_ns is None or ended_ns - answered_ns < _LEAST_NS or not call["both_ways"]:
+            continue
+        to = directions(call, streams, last_ns)
+        if all(_ports(party) for party in call["parties"]):
+            told = _stopped(call, to, gaps_ns, start_ns) if all(to) else _never(call, to, start_ns)
+            listed += [told] if told else []
     yield from listed[:_MOST]
     if rest := listed[_MOST:]:
         numbers = tuple(number for found, _ in rest for number in found)
         yield numbers, f"{plural(len(rest), 'other call')} went one way, too."
 
 
-def _one_way(
-    calls: Sequence[Mapping[str, Any]], streams: Sequence[CaptureStream], start_ns: int, last_ns: int
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    for call in calls:
-        answered_ns, ended_ns = call["answered_ns"], call["ended_ns"] or last_ns
-        if answered_ns is None or ended_ns - answered_ns < _LEAST_NS or not call["both_ways"]:
-            continue
-        ports = [_ports(party) for party in call["parties"]]
-        during = [
-            stream for stream in streams if stream.first_ns <= ended_ns and stream.last_ns >= answered_ns
-        ]
-        to = [_between(during, ports[1 - i], ports[i]) for i in range(2)]
-        if not all(ports) or bool(to[0]) == bool(to[1]):
-            continue
-        deaf = 0 if not to[0] else 1
-        silent, hearing = call["parties"][1 - deaf], call["parties"][deaf]
-        text = (
-            f"{_title(call, start_ns)} has one-way audio, unless the capture sees only one direction: "
-            f"nothing goes from {_listed(silent)} ({_ROLES[1 - deaf]}) to {_listed(hearing)} "
-            f"({_ROLES[deaf]}), although both were to send.{_hidden(silent, _ROLES[1 - deaf])}"
-        )
-        yield tuple(each.number for each in to[1 - deaf]), text
+def _never(call: Mapping[str, Any], to: Directions, start_ns: int) -> tuple[tuple[int, ...], str] | None:
+    """That one party sent nothing."""
+    if not any(to):
+        return None
+    deaf = 0 if not to[0] else 1
+    silent, hearing = call["parties"][1 - deaf], call["parties"][deaf]
+    text = (
+        f"{title(call, start_ns)} has one-way audio, unless the capture sees only one direction: "
+        f"nothing goes from {_listed(silent)} ({_ROLES[1 - deaf]}) to {_listed(hearing)} "
+        f"({_ROLES[deaf]}), although both were to send.{_hidden(silent, _ROLES[1 - deaf])}"
+    )
+    return tuple(each.number for each in to[1 - deaf]), text
+
+
+def _stopped(
+    call: Mapping[str, Any], to: Directions, gaps_ns: Mapping[int, float], start_ns: int
+) -> tuple[tuple[int, ...], str] | None:
+    """That one party stopped long before the other. One that sends nothing in silence may just be silent."""
+    ends_ns = [max(each.last_ns for each in way) for way in to]
+    deaf = int(ends_ns[1] < ends_ns[0])
+    missing_ns = ends_ns[1 - deaf] - ends_ns[deaf]
+    if missing_ns < _STOPPED_NS or max(gaps_ns[each.number] for each in to[deaf]) > _CONTINUOUS_NS:
+        return None
+    text = (
+        f"{title(call, start_ns)} has one-way audio for its last {duration(missing_ns)}: "
+        f"{_listed(call['parties'][1 - deaf])} ({_ROLES[1 - deaf]}) stopped sending, although the call was "
+        "not put on hold."
+    )
+    return tuple(each.number for each in to[1 - deaf] if each.last_ns > ends_ns[deaf]), text
+
+
+def directions(call: Mapping[str, Any], streams: Sequence[CaptureStream], last_ns: int) -> Directions:
+    """Streams of a call that was answered: those to the caller, and those to the callee."""
+    begun_ns, ended_ns = call["answered_ns"], call["ended_ns"] or last_ns
+    during = [stream for stream in streams if stream.first_ns <= ended_ns and stream.last_ns >= begun_ns]
+    caller, callee = (_ports(party) for party in call["parties"])
+    return _between(during, callee, caller), _between(during, caller, callee)
 
 
 def addresses(
@@ -241,7 +276,7 @@ def _between(streams: Sequence[CaptureStream], source: Ports, target: Ports) -> 
     ]
 
 
-def _title(call: Mapping[str, Any], start_ns: int) -> str:
+def title(call: Mapping[str, Any], start_ns: int) -> str:
     ends = f"from {quoted(call['from'])} to {quoted(call['to'])}"
     return f"The call {ends} (answered after {duration(call['answered_ns'] - start_ns)})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,12 @@ from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.calls.quality import findings
-from weirlab.calls.quality.findings import StreamFinding
+from weirlab.calls.quality.finding import Kind, StreamFinding
 from weirlab.calls.quality.notes import about_capture, nothing_in, sentence, without_mos
+from weirlab.calls.quality.receivers import far_end
 from weirlab.calls.quality.streams import CaptureStream, voice_stream
-from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
+from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, VoicePackets, capture_table
+from weirlab.quality.causes import causes
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, CallerPercentiles
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.quality.streams import Streams
@@ -87,11 +89,43 @@ class QualityOutcome:
     @property
     def late(self) -> list[int | None]:
         """Packets that came too late for the same buffer; None if unknown."""
+        known = np.isfinite(self.table.streams.delay_max_ns)
+        return [int(many) if told else None for many, told in zip(self._played("late"), known, strict=True)]
+
+    @property
+    def hole_ns(self) -> F64:
+        """The longest speech of each stream, packet after packet, that was lost or late for the same buffer;
+        NaN if unknown.
+        """
+        ns = self._played("longest") * self.table.packet_ns.astype(np.float64)
+        return np.where([stream.is_voice and stream.loss_known for stream in self.streams], ns, np.nan)
+
+    @property
+    def held_ns(self) -> F64:
+        """Mean time from speaking to hearing of each stream behind the same buffer."""
+        return np.asarray(self._played("play_ns"), dtype=np.float64)
+
+    def _played(self, name: str) -> npt.NDArray[Any]:
+        """A column of the buffer behind which each stream is heard."""
         fixed, adaptive = self.table.fixed, self.table.adaptive
         better = {"fixed": False, "adaptive": True}.get(self.heard, adaptive.mos > fixed.mos)
-        late = np.where(better, adaptive.late, fixed.late)
-        known = np.isfinite(self.table.streams.delay_max_ns)
-        return [int(many) if told else None for many, told in zip(late, known, strict=True)]
+        return np.asarray(np.where(better, getattr(adaptive, name), getattr(fixed, name)))
+
+    @cached_property
+    def causes(self) -> list[tuple[str, ...]]:
+        """Why each stream is below :data:`SATISFIED`, by what costs most; empty for the others.
+
+        Where each is heard behind the better buffer, both count alike: the cause is not a matter of which one
+        happens to be better.
+        """
+        fixed, adaptive = self.table.fixed.r, self.table.adaptive.r
+        buffers = {
+            "fixed": (fixed, self.buffers.fixed_ms),
+            "adaptive": (adaptive, self.buffers.least_ms),
+            "best": ((fixed + adaptive) / 2, (self.buffers.fixed_ms + self.buffers.least_ms) / 2),
+        }
+        found = causes(self.table, *buffers[self.heard])
+        return [why if mos < SATISFIED else () for why, mos in zip(found, self.mos, strict=True)]
 
     def worst_first(self) -> list[int]:
         """Rows by MOS, then by loss; those without MOS among those that lost as much."""
@@ -102,7 +136,7 @@ class QualityOutcome:
     @cached_property
     def findings(self) -> tuple[StreamFinding, ...]:
         """What is wrong, or could be mistaken."""
-        return tuple(findings.of(self.streams, self.table, self.calls, self.capture))
+        return tuple(findings.of(self))
 
     def notes(self) -> list[str]:
         """What a reader has to know, a sentence each."""
@@ -112,11 +146,11 @@ class QualityOutcome:
         """What was read and what was passed over."""
         return list(about_capture(self.capture))
 
-    def notes_on_streams(self) -> list[str]:
-        """Notes on the streams; the first says what MOS assumes."""
+    def notes_on_streams(self, without: Collection[Kind] = ()) -> list[str]:
+        """Notes on the streams, ``without`` findings of some kinds; the first says what MOS assumes."""
         return [
             sentence(self.table.assumption),
-            *(finding.text for finding in self.findings),
+            *(finding.text for finding in self.findings if finding.kind not in without),
             *without_mos(self.streams, self.table, self.mos),
         ]
 
@@ -166,6 +200,7 @@ class QualityOutcome:
             "slips_fixed": self.table.fixed.slips[i],
             "r_factor": self.r_factor[i],
             "mos": self.mos[i],
+            "causes": self.causes[i],
             "band": kind.band,
             "impairment": {"ie": kind.ie, "bpl": kind.bpl, "source": kind.source, "note": kind.note},
         }
@@ -296,41 +331,11 @@ def _table(
         np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
         reading.buffers,
         reading.network_ms,
-        _far_end(chosen, streams),
+        far_end(chosen, streams),
         np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
     )
     whole = np.array([not stream.missed for stream in chosen], dtype=np.bool_)
     return replace(table.heard_if(whole), streams=_as_counted(table.streams, counted))
-
-
-def _far_end(chosen: Sequence[CaptureStream], streams: Sequence[CaptureStream]) -> FarEnd:
-    """What receivers reported.
-
-    The round trip between sender and receiver is that from the capture to the receiver, and to the receiver
-    of the stream in the other direction, who is the sender.
-    """
-    trips = {
-        (each.src, each.src_port, each.dst, each.dst_port): _reported(each, "round_trip_mean_ns")
-        for each in streams
-    }
-
-    def between(stream: CaptureStream) -> float:
-        back = trips.get((stream.dst, stream.dst_port, stream.src, stream.src_port), np.nan)
-        both = np.array([_reported(stream, "round_trip_mean_ns"), back])
-        if np.isfinite(both).any():
-            return float(np.nansum(both))
-        claim = (stream.far_end or {}).get("claim")
-        return claim["round_trip_ms"] * 1e6 if claim and claim["round_trip_ms"] else np.nan
-
-    return FarEnd(
-        round_trip_ns=np.array([between(stream) for stream in chosen], dtype=np.float64),
-        loss_ratio=np.array([_reported(stream, "loss_ratio") for stream in chosen], dtype=np.float64),
-    )
-
-
-def _reported(stream: CaptureStream, name: str) -> float:
-    value = (stream.far_end or {}).get(name)
-    return float("nan") if value is None else float(value)
 
 
 def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from weirlab import _engine
 from weirlab.base.tables import Table
-from weirlab.calls.quality.streams import CaptureStream
+from weirlab.calls.quality.finding import TITLES
+from weirlab.calls.quality.streams import CaptureStream, directions
 from weirlab.calls.quality.study import QualityOutcome, voice_packets
 from weirlab.quality.captures import place
 from weirlab.quality.packets import StreamPackets
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 _COLUMNS: Final = (
-    "Stream", "From > to", "Codec", "MOS", "R", "Lost", "Longest run", "Late", "Jitter", "Max. jitter",
-    "Delay p95", "Longest gap", "Copies", "Reordered", "Packets", "Duration", "Source",
+    "Stream", "From > to", "Codec", "MOS", "Cause", "R", "Lost", "Lost behind", "Longest run", "Late",
+    "Jitter", "Max. jitter", "Delay p95", "Longest gap", "Copies", "Reordered", "Packets", "Duration",
+    "Source",
 )  # fmt: skip
 _SPARE: Final = (
     "Source", "Duration", "Packets", "Reordered", "Copies", "Longest gap", "Max. jitter", "Delay p95", "R",
-    "Longest run",
+    "Longest run", "Lost behind",
 )  # fmt: skip
 
 
@@ -45,8 +47,10 @@ def streams(listed: Iterable[Row], caption: str) -> Table:
             row["ends"],
             row["codec"],
             decimals(row["mos"]),
+            row["causes"] or NOTHING,
             decimals(row["r"], 1),
             _lost(row),
+            percent(row["lost_beyond"]),
             count(row["longest_run"]),
             count(row["late"]),
             *map(duration, (row["jitter_ns"], row["jitter_max_ns"], row["delay_p95_ns"], row["gap_ns"])),
@@ -65,7 +69,49 @@ def of(outcome: QualityOutcome, most: int) -> list[Table]:
     left = len(outcome.streams) - len(listed)
     caption = f"The {len(listed)} worst streams; --json has all {count(len(outcome.streams))}"
     shown = streams([_row(outcome, i) for i in listed], caption if left else "Streams, the worst first")
-    return [shown, _arrived(outcome, listed), _heard(outcome, listed), *_reported(outcome, listed)]
+    details = (_arrived(outcome, listed), _heard(outcome, listed), *_reported(outcome, listed))
+    return [*calls(outcome, most), shown, *details]
+
+
+def calls(outcome: QualityOutcome, most: int) -> list[Table]:
+    """The ``most`` worst calls by SIP that were answered and have streams; no table without any."""
+    row_of = {stream.number: row for row, stream in enumerate(outcome.streams)}
+    start_ns, last_ns = outcome.capture["first_ns"], outcome.capture["last_ns"]
+    complaints: dict[int, dict[str, None]] = {}
+    for finding in outcome.findings:
+        if finding.kind in TITLES:
+            for number in finding.streams:
+                complaints.setdefault(number, {})[finding.kind] = None
+    found = []
+    for call in outcome.calls:
+        ways = () if call["answered_ns"] is None else directions(call, outcome.streams, last_ns)
+        own = [row_of[stream.number] for way in ways for stream in way]
+        if not own:
+            continue
+        worst = float(np.nanmin([*outcome.mos[own], np.inf]))
+        told = dict.fromkeys(kind for row in own for kind in complaints.get(outcome.streams[row].number, ()))
+        why = dict.fromkeys(cause for row in own for cause in outcome.causes[row])
+        cells = (
+            f"{call['from']} > {call['to']}",
+            duration(call["answered_ns"] - start_ns),
+            NOTHING if call["ended_ns"] is None else duration(call["ended_ns"] - call["answered_ns"]),
+            *(_numbers(way) for way in reversed(ways)),
+            decimals(worst),
+            ", ".join((*told, *why)) or NOTHING,
+        )
+        found.append(("one-way audio" not in told, worst, cells))
+    if not found:
+        return []
+    left = len(found) - most
+    caption = "Calls by SIP, the worst first" + (f"; --json has all {count(len(found))}" if left > 0 else "")
+    columns = ("Call", "Answered", "Lasted", "To callee", "To caller", "Worst MOS", "Cause")
+    found.sort(key=lambda each: each[:2])
+    return [Table(caption, columns, [cells for *_, cells in found[:most]], spare=("Lasted", "Answered"))]
+
+
+def _numbers(way: Sequence[CaptureStream]) -> str:
+    """Streams in one direction: ``stream 3, 5``."""
+    return ", ".join(str(stream.number) for stream in way) or NOTHING
 
 
 def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
@@ -166,6 +212,8 @@ def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
         "lost": int(measured.losses.count[i]) if stream.loss_known else None,
         "loss_ratio": _known(outcome.loss_ratio[i]),
         "loss_estimated": stream.loss_estimated,
+        "causes": ", ".join(outcome.causes[i]),
+        "lost_beyond": float(outcome.table.beyond[i]),
         "longest_run": int(measured.losses.longest[i]) if stream.loss_known else None,
         "late": None if late is None else int(late),
         "copies": int(measured.duplicated[i]),

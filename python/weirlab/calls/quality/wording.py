@@ -15,7 +15,7 @@ from weirlab.base.documents import Measured
 from weirlab.base.errors import WeirError
 from weirlab.base.quantities import NOTHING, decimals
 from weirlab.base.tables import Table
-from weirlab.calls.quality.findings import listed_streams
+from weirlab.calls.quality.finding import TITLES, listed_streams
 from weirlab.calls.quality.study import NoStreams, QualityOutcome
 from weirlab.cli.quantities import clock, count, duration, percent, plural
 from weirlab.jobs.batches import results, unreadable
@@ -30,36 +30,74 @@ if TYPE_CHECKING:
     from weirlab.cli.progress import Reporter
     from weirlab.jobs.cluster import ClusterAddress
 
-NEAR_NS: Final = 1_000_000
-"""A round trip within a building."""
-HARMFUL: Final = 0.001
-"""Share of packets lost or late, below which neither is why a stream sounds bad."""
-
 
 def sentence(outcome: QualityOutcome) -> str:
-    """Calls that went one way; how many streams lost nothing, and which was worst."""
-    return f"{_one_way(outcome)}{_heard(outcome)}"
+    """How the streams were heard and why, then the facts."""
+    return f"{verdict(outcome)} {facts(outcome)}".lstrip()
 
 
-def _one_way(outcome: QualityOutcome) -> str:
-    """Nobody hears the other party, however good the stream is that there is: so that comes first."""
-    alone = sorted({n for each in outcome.findings if each.kind == "one-way audio" for n in each.streams})
-    if not alone:
+def verdict(outcome: QualityOutcome) -> str:
+    """What callers complain about, or that they have no reason to; empty without voice whose MOS is known."""
+    told = [
+        f"{title}: {listed_streams(numbers)}."
+        for kind, title in TITLES.items()
+        if (numbers := sorted({n for each in outcome.findings if each.kind == kind for n in each.streams}))
+    ]
+    rated = np.isfinite(outcome.mos)
+    voice = sum(stream.is_voice for stream in outcome.streams)
+    if low := dissatisfied(outcome):
+        told.insert("one-way audio" in {each.kind for each in outcome.findings}, low)
+    elif rated.any():
+        many = int(rated.sum())
+        all_of = "The voice stream" if many == 1 else f"All {count(many)} voice streams"
+        if many < voice:
+            all_of = f"{count(many)} of {count(voice)} voice streams"
+        were = "was" if many == 1 else "were"
+        told.append(
+            f"{all_of} {'has' if many == 1 else 'have'} a MOS of {SATISFIED:.1f} or more."
+            if told
+            else f"{all_of} {were} heard well (MOS {SATISFIED:.1f} or more)."
+        )
+    if rated.any() and (unknown := voice - int(rated.sum())):
+        told.append(f"The MOS of {count(unknown)} is not known.")
+    return " ".join(told)
+
+
+def dissatisfied(outcome: QualityOutcome) -> str:
+    """How many streams are below :data:`SATISFIED`, and how many of these by which causes; may be empty."""
+    by: dict[tuple[str, ...], list[int]] = {}
+    for row in outcome.worst_first():
+        if why := outcome.causes[row]:
+            by.setdefault(why, []).append(outcome.streams[row].number)
+    if not by:
         return ""
-    return f"One-way audio, unless only one direction was captured: {listed_streams(alone)}. "
+    bad = sum(map(len, by.values()))
+    voice = sum(stream.is_voice for stream in outcome.streams)
+    most_first = sorted(by.items(), key=lambda each: -len(each[1]))
+    parts = [
+        f"{count(len(numbers))} by {' and '.join(why)} ({listed_streams(sorted(numbers))})"
+        for why, numbers in most_first
+    ]
+    be = "is" if bad == 1 else "are"
+    return (
+        f"{count(bad)} of {plural(voice, 'voice stream')} {be} below MOS {SATISFIED:.1f}: {', '.join(parts)}."
+    )
 
 
-def _heard(outcome: QualityOutcome) -> str:
-    streams, mos = outcome.streams, outcome.mos
+def facts(outcome: QualityOutcome) -> str:
+    """How many streams there are and lost nothing, and which was worst."""
+    streams, mos, beyond = outcome.streams, outcome.mos, outcome.table.beyond
     voice = np.array([stream.is_voice for stream in streams])
     known = voice & np.array([stream.loss_known for stream in streams])
-    lossless = int((known & (outcome.table.streams.losses.count == 0)).sum())
+    whole = known & (outcome.table.streams.losses.count == 0)
+    lossless = int((whole & (beyond == 0)).sum())
     lasted_s = (outcome.capture["last_ns"] - outcome.capture["first_ns"]) / 1e9
     lasted = clock(lasted_s) if lasted_s >= 2 else duration(lasted_s * 1e9)
     said = f"{_streams(streams)} in {lasted}"
     if known.any():
         said += ", none with loss" if lossless == voice.sum() else f", {count(lossless)} without loss"
-        said += " before the capture" if outcome.table.beyond.any() else ""
+        if behind := int((whole & (beyond > 0)).sum()):
+            said += f", {count(behind)} with loss behind the capture only"
     if known.sum() < voice.sum():
         said += f", {count(int(voice.sum() - known.sum()))} with unknown loss"
     if np.isnan(mos).all():
@@ -67,66 +105,9 @@ def _heard(outcome: QualityOutcome) -> str:
     worst = int(np.nanargmin(mos))
     median = f"median MOS {np.nanmedian(mos):.2f}, worst" if np.isfinite(mos).sum() > 2 else "worst MOS"
     many = f"{median if voice.sum() > 1 else 'MOS'} {mos[worst]:.2f}"
-    beyond = f", {percent(outcome.table.beyond[worst])} behind it" if outcome.table.beyond[worst] else ""
-    lost = f"{percent(outcome.loss_ratio[worst])} lost{' before the capture' if beyond else ''}{beyond}"
-    whole = f"{said}; {many} (stream {streams[worst].number}, {lost}); {_delay(outcome)}."
-    return f"{whole} {dissatisfied(outcome)}".rstrip()
-
-
-def dissatisfied(outcome: QualityOutcome) -> str:
-    """How many streams are below :data:`SATISFIED`, and whether loss, jitter or neither is why; may be empty.
-
-    A packet is lost by the network, or late for the jitter buffer by jitter. The greater number counts
-    for its stream, and both if neither is twice the other.
-    """
-    losses, mos = outcome.table.streams.losses, outcome.mos
-    bad = np.flatnonzero(mos < SATISFIED)
-    if not len(bad):
-        return ""
-    sent = outcome.table.streams.sent[bad]
-    late = np.array([outcome.late[row] or 0 for row in bad])
-    lost = losses.count[bad] + outcome.table.beyond[bad] * sent
-    harmed = np.maximum(lost, late) >= HARMFUL * sent
-    by_loss, by_jitter = harmed & (2 * lost > late), harmed & (2 * late > lost)
-    loss, jitter = bool(2 * by_loss.sum() >= len(bad)), bool(2 * by_jitter.sum() >= len(bad))
-    if not (loss or jitter) and 2 * harmed.sum() >= len(bad):
-        loss = jitter = True
-    # The lesser one may do harm, too.
-    both = np.minimum(lost, late) >= HARMFUL * sent
-    not_loss = "mostly jitter" if (both & by_jitter).any() else "jitter, not loss"
-    not_jitter = "mostly loss" if (both & by_loss).any() else "loss, not jitter"
-    longest = int(losses.longest[bad].max())
-    bursts = (
-        f"bursts of up to {count(longest)} packets"
-        if longest > 1
-        else f"single packets lost{'' if longest else ' behind the capture'}"
-    )
-    later = f"up to {percent(float((late / sent).max()))} of the packets late for the jitter buffer"
-    why = {
-        (True, False): f"{bursts}; {not_jitter}",
-        (False, True): f"{later}; {not_loss}",
-        (True, True): f"{bursts}, {later}; loss and jitter",
-        (False, False): "neither loss nor jitter, but codec or delay",
-    }[loss, jitter]
-    origin = _jitter_origin(outcome.streams, bad[by_jitter]) if jitter else ""
-    return f"{count(len(bad))} of {count(int(np.isfinite(mos).sum()))} below {SATISFIED:.1f}: {why}.{origin}"
-
-
-def _jitter_origin(streams: Sequence[CaptureStream], rows: Sequence[int]) -> str:
-    """That jitter is the senders', if RTCP shows that these are near; packets are late before the capture."""
-    trips = [_to_sender_ns(streams, streams[row]) for row in rows]
-    if not trips or any(trip is None or trip > NEAR_NS for trip in trips):
-        return ""
-    sender = "the sender" if len(trips) == 1 else "each sender"
-    most = duration(max(trip for trip in trips if trip is not None))
-    return f" The jitter arose at or near {sender}: by RTCP, a round trip from the capture takes {most}."
-
-
-def _to_sender_ns(streams: Sequence[CaptureStream], stream: CaptureStream) -> float | None:
-    """The longest round trip between the capture and the host that sent a stream, if that receives one."""
-    ends = (each.far_end for each in streams if each.dst == stream.src and each.interface == stream.interface)
-    known = [far["round_trip_max_ns"] for far in ends if far and far["round_trips"]]
-    return max(known, default=None)
+    behind_it = f", {percent(beyond[worst])} behind it" if beyond[worst] else ""
+    lost = f"{percent(outcome.loss_ratio[worst])} lost{' before the capture' if behind_it else ''}{behind_it}"
+    return f"{said}; {many} (stream {streams[worst].number}, {lost}); {_delay(outcome)}."
 
 
 def _streams(streams: Sequence[CaptureStream]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weirlab.calls.quality.findings import Kind
+from weirlab.calls.quality.finding import Kind
 from weirlab.calls.quality.study import USUAL_READING, QualityOutcome, capture_quality, merge, quality_share
 
 from .captures import Rtp, ethernet, frames, pcap, udp_over_ip

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from weirlab.calls.quality.page import assessed, tell
 from weirlab.calls.quality.study import CaptureReading, capture_quality
-from weirlab.calls.quality.wording import dissatisfied
+from weirlab.calls.quality.wording import verdict
 
 from .captures import ethernet, talk, udp_over_ip, without
-from .situations import back, found, outcome_of
+from .situations import INVITE, back, found, message, outcome_of, sip
 
 
 def rtcp(at_us: int, content: bytes, *, from_caller: bool) -> tuple[int, bytes]:
@@ -25,10 +27,16 @@ def sender_report(ssrc: int, middle: int) -> bytes:
 
 
 def receiver_report(
-    about: int, *, lost: int = 0, highest: int = 0, fraction: int = 0, since: tuple[int, float] = (0, 0.0)
+    about: int,
+    *,
+    lost: int = 0,
+    highest: int = 0,
+    fraction: int = 0,
+    since: tuple[int, float] = (0, 0.0),
+    jitter: int = 0,
 ) -> bytes:
     losses = fraction << 24 | (lost & 0xFFFFFF)
-    words = (77, about, losses, highest, 0, since[0], round(since[1] * 65_536))
+    words = (77, about, losses, highest, jitter, since[0], round(since[1] * 65_536))
     return struct.pack(">BBH7I", 0x81, 201, 7, *words)
 
 
@@ -85,12 +93,50 @@ def test_jitter_of_a_sender_that_is_near_is_that_senders(file: Path, round_trip_
     ]
     shaky = talk(1_000, jitter_us=150_000)
     outcome = outcome_of(file, [*shaky, *back(talk(1_000))], reports)
-    assert ("arose at or near the sender" in dissatisfied(outcome)) == near
+    assert outcome.causes == [(), ("jitter near the sender" if near else "jitter",)]
+    # The stream that the reports are about need not be chosen.
+    assert capture_quality(file, CaptureReading(only=["2"])).causes == outcome.causes[1:]
 
 
-def test_jitter_beside_harmful_loss_is_not_all(file: Path) -> None:
-    shaky = without(talk(1_000, jitter_us=150_000), range(50, 950, 60))
-    assert dissatisfied(outcome_of(file, shaky)).endswith("; mostly jitter.")
+def test_jitter_that_a_receiver_reports_and_the_capture_does_not_show_is_told(file: Path) -> None:
+    reports = [
+        rtcp(at_us, receiver_report(0x1234ABCD, highest=highest, jitter=240), from_caller=False)
+        for at_us, highest in ((4_000_000, 290), (9_000_000, 540))
+    ]
+    outcome = outcome_of(file, talk(600), reports)
+    assert [streams for streams, _ in found(outcome, "far-end jitter")] == [(1,)]
+    assert "well" not in verdict(outcome)
+
+
+def test_round_trips_are_told_by_conversation_the_worst_first(file: Path) -> None:
+    speaker = talk(600)
+    talks = [
+        replace(each, src_port=each.src_port + 10 * n, dst_port=each.dst_port + 10 * n, ssrc=100 + n)
+        for n in range(5)
+        for each in (without(speaker, range(60, 500, 9)) if n == 4 else speaker)
+    ]
+    reports = [
+        rtcp(at_us, content, from_caller=caller)
+        for n in range(5)
+        for at_us, content, caller in (
+            (1_000_000, sender_report(100 + n, n + 1), True),
+            (1_030_000, receiver_report(100 + n, since=(n + 1, 0.0)), False),
+        )
+    ]
+    outcome = outcome_of(file, talks, reports)
+    assert [streams for streams, _ in found(outcome, "round trip")] == [(5,), (1,), (2,), (3,), (4,)]
+
+
+def test_streams_with_loss_are_those_whose_receivers_report_it_too(file: Path) -> None:
+    report = rtcp(
+        9_000_000, receiver_report(0x1234ABCD, lost=20, highest=550, fraction=12), from_caller=False
+    )
+    first = rtcp(1_000_000, receiver_report(0x1234ABCD, highest=150), from_caller=False)
+    outcome = outcome_of(file, [*talk(600), *back(talk(600))], [first, report])
+    story = tell(assessed(outcome), command="weir")
+    (tile,) = (tile for tile in story.tiles if tile.label == "Streams with loss")
+    assert (tile.value, outcome.causes[0]) == ("1", ("loss behind the capture",))
+    assert [text for _, text in found(outcome, "far-end loss")] == list(story.findings)
 
 
 def test_losses_that_the_capture_shows_do_not_count_twice(file: Path) -> None:
@@ -125,6 +171,26 @@ def test_a_report_about_what_was_not_captured_is_no_loss(
     assert outcome.mos[0] > 4.3
     ((_, text),) = found(outcome, "far-end loss")
     assert "do not count" in text
+
+
+def test_numbers_that_were_skipped_on_hold_are_no_loss_behind_the_capture(file: Path) -> None:
+    held = [*talk(200), *talk(600)[400:]]
+    signals = [
+        sip(at_us, "192.0.2.1", "192.0.2.2", message(INVITE, 4000, direction=direction, cseq=f"{n} INVITE"))
+        for n, at_us, direction in (
+            (1, 0, "sendrecv"),
+            (2, 3_990_000, "inactive"),
+            (3, 7_990_000, "sendrecv"),
+        )
+    ]
+    reports = [
+        rtcp(1_000_000, receiver_report(0x1234ABCD, highest=150), from_caller=False),
+        rtcp(11_500_000, receiver_report(0x1234ABCD, highest=670, lost=200), from_caller=False),
+    ]
+    outcome = outcome_of(file, held, [*signals, *reports])
+    assert outcome.streams[0].not_sent == 200
+    assert outcome.table.beyond.tolist() == [0]
+    assert len(found(outcome, "far-end loss")) == 1
 
 
 def test_reports_about_what_came_after_the_captured_part_are_no_loss(file: Path) -> None:
