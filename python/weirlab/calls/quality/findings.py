@@ -4,10 +4,12 @@ reader has to know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from weirlab.calls.quality import receivers
 from weirlab.calls.quality import streams as calls_of
@@ -17,28 +19,45 @@ from weirlab.quality.captures import CaptureTable
 from weirlab.quality.causes import NEAR_JITTER
 from weirlab.trace.quantities import duration, percent, plural
 
-if TYPE_CHECKING:
-    from weirlab.calls.quality.study import QualityOutcome
-
 _MANY_COPIES: Final = 0.3
 _HOLE_NS: Final = 200_000_000
 """Speech that is missed for so long is a word, which no decoder conceals."""
 
 
-def of(outcome: QualityOutcome) -> Iterator[StreamFinding]:
+@dataclass(frozen=True)
+class HeardStreams:
+    """How streams were heard, behind the jitter buffer of each."""
+
+    order: Sequence[int]
+    """Rows, the worst first."""
+    causes: Sequence[tuple[str, ...]]
+    """Why each is below :data:`SATISFIED`."""
+    hole_ns: npt.NDArray[np.float64]
+    """The longest speech, packet after packet, that was lost or late; NaN if unknown."""
+    held_ns: npt.NDArray[np.float64]
+    """Mean time from speaking to hearing."""
+    late: Sequence[int | None]
+    """Packets that came too late; None if unknown."""
+
+
+def of(
+    streams: Sequence[CaptureStream],
+    table: CaptureTable,
+    calls: Sequence[Mapping[str, Any]],
+    capture: Mapping[str, Any],
+    heard: HeardStreams,
+) -> Iterator[StreamFinding]:
     """All findings, those that callers complain about first."""
-    streams, table, calls = outcome.streams, outcome.table, outcome.calls
-    start_ns, last_ns = outcome.capture["first_ns"], outcome.capture["last_ns"]
-    order = outcome.worst_first()
+    start_ns, last_ns = capture["first_ns"], capture["last_ns"]
     gaps_ns = {
         stream.number: float(gap) for stream, gap in zip(streams, table.streams.longest_gap_ns, strict=True)
     }
     for numbers, text in calls_of.one_way(calls, streams, gaps_ns, start_ns, last_ns):
         yield StreamFinding("one-way audio", numbers, text)
     yield from shortened(_missed(streams), "other streams are incomplete in the capture, too")
-    yield from shortened(_holes(outcome, order), "other streams have such holes, too")
-    yield from receivers.losses(streams, table, order)
-    yield from shortened(_jitter(outcome, order), "jitter spoils other streams, too")
+    yield from shortened(_holes(streams, table, heard), "other streams have such holes, too")
+    yield from receivers.losses(streams, table, heard.order)
+    yield from shortened(_jitter(streams, table, heard), "jitter spoils other streams, too")
     for numbers, text in calls_of.addresses(calls, streams):
         yield StreamFinding("another address", numbers, text)
     yield from shortened(_pauses(streams), "other streams paused, too")
@@ -48,38 +67,42 @@ def of(outcome: QualityOutcome) -> Iterator[StreamFinding]:
     yield from shortened(_standing(streams), "those of other streams do so, too")
     yield from _contents(streams)
     yield from _packets(streams, table)
-    yield from receivers.others(streams, order)
+    yield from receivers.others(streams, heard.order)
 
 
-def _holes(outcome: QualityOutcome, order: Sequence[int]) -> Iterator[StreamFinding]:
-    for row in order:
-        if outcome.hole_ns[row] >= _HOLE_NS:
-            number = outcome.streams[row].number
-            packets = plural(round(outcome.hole_ns[row] / outcome.table.packet_ns[row]), "packet")
+def _holes(
+    streams: Sequence[CaptureStream], table: CaptureTable, heard: HeardStreams
+) -> Iterator[StreamFinding]:
+    for row in heard.order:
+        if heard.hole_ns[row] >= _HOLE_NS:
+            number = streams[row].number
+            packets = plural(round(heard.hole_ns[row] / table.packet_ns[row]), "packet")
             text = (
-                f"Stream {number} has holes of up to {duration(outcome.hole_ns[row])}: {packets} in a row "
+                f"Stream {number} has holes of up to {duration(heard.hole_ns[row])}: {packets} in a row "
                 "were lost, or late for the jitter buffer."
             )
             yield StreamFinding("hole", (number,), text)
 
 
-def _jitter(outcome: QualityOutcome, order: Sequence[int]) -> Iterator[StreamFinding]:
+def _jitter(
+    streams: Sequence[CaptureStream], table: CaptureTable, heard: HeardStreams
+) -> Iterator[StreamFinding]:
     """Where jitter is why a stream sounds bad: what it does, and where it arose."""
-    sent, late = outcome.table.streams.sent, outcome.late
-    for row in order:
-        near = NEAR_JITTER in outcome.causes[row]
-        if not near and "jitter" not in outcome.causes[row]:
+    sent, late = table.streams.sent, heard.late
+    for row in heard.order:
+        near = NEAR_JITTER in heard.causes[row]
+        if not near and "jitter" not in heard.causes[row]:
             continue
-        stream, share = outcome.streams[row], percent((late[row] or 0) / float(sent[row]))
-        trip = duration(float(outcome.table.to_sender_ns[row]))
+        stream, share = streams[row], percent((late[row] or 0) / float(sent[row]))
+        trip = duration(float(table.to_sender_ns[row]))
         where = (
             f"at or near {stream.src} (or before it, if that relays calls): by RTCP, a round trip between it "
             f"and the capture takes at most {trip}"
             if near
             else "before the capture, at the sender or on the way"
         )
-        least = "" if np.isfinite(outcome.table.network_ns[row]) else "at least "
-        held = f"{least}{duration(outcome.held_ns[row])}"
+        least = "" if np.isfinite(table.network_ns[row]) else "at least "
+        held = f"{least}{duration(heard.held_ns[row])}"
         text = (
             f"Stream {stream.number}: with its jitter, speech is heard {held} after it was spoken, and "
             f"{share} of the packets are late for the jitter buffer. The jitter arose {where}."

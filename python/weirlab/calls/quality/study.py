@@ -16,6 +16,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.calls.quality import findings
 from weirlab.calls.quality.finding import Kind, StreamFinding
+from weirlab.calls.quality.findings import HeardStreams
 from weirlab.calls.quality.notes import about_capture, nothing_in, sentence, without_mos
 from weirlab.calls.quality.receivers import far_end
 from weirlab.calls.quality.streams import CaptureStream, voice_stream
@@ -92,19 +93,6 @@ class QualityOutcome:
         known = np.isfinite(self.table.streams.delay_max_ns)
         return [int(many) if told else None for many, told in zip(self._played("late"), known, strict=True)]
 
-    @property
-    def hole_ns(self) -> F64:
-        """The longest speech of each stream, packet after packet, that was lost or late for the same buffer;
-        NaN if unknown.
-        """
-        ns = self._played("longest") * self.table.packet_ns.astype(np.float64)
-        return np.where([stream.is_voice and stream.loss_known for stream in self.streams], ns, np.nan)
-
-    @property
-    def held_ns(self) -> F64:
-        """Mean time from speaking to hearing of each stream behind the same buffer."""
-        return np.asarray(self._played("play_ns"), dtype=np.float64)
-
     def _played(self, name: str) -> npt.NDArray[Any]:
         """A column of the buffer behind which each stream is heard."""
         fixed, adaptive = self.table.fixed, self.table.adaptive
@@ -136,7 +124,16 @@ class QualityOutcome:
     @cached_property
     def findings(self) -> tuple[StreamFinding, ...]:
         """What is wrong, or could be mistaken."""
-        return tuple(findings.of(self))
+        hole_ns = self._played("longest") * self.table.packet_ns.astype(np.float64)
+        whole = [stream.is_voice and stream.loss_known for stream in self.streams]
+        heard = HeardStreams(
+            self.worst_first(),
+            self.causes,
+            np.where(whole, hole_ns, np.nan),
+            self._played("play_ns").astype(np.float64),
+            self.late,
+        )
+        return tuple(findings.of(self.streams, self.table, self.calls, self.capture, heard))
 
     def notes(self) -> list[str]:
         """What a reader has to know, a sentence each."""

@@ -63,7 +63,8 @@ def test_the_loss_of_every_codec_in_talk_spurts_is_the_planted_one(tmp_path: Pat
     planted = outcome.arrivals.lost[: len(measured.streams)]
     assert sorted(found.losses.count.tolist()) == sorted(planted.tolist())
     assert all(stream.still == 0 and stream.nominal_hz == stream.clock_hz for stream in measured.streams)
-    assert not [finding for finding in measured.findings if finding.kind != "far-end loss"]
+    # Some runs of losses are long.
+    assert not {finding.kind for finding in measured.findings} - {"far-end loss", "hole"}
 
 
 def test_planted_jitter_is_found_again(tmp_path: Path) -> None:
