@@ -202,6 +202,8 @@ def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
 
 
 def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
+    arrived = (1 - pl.col("loss_ratio")) * (1 - pl.col("lost_beyond"))
+    streams = streams.with_columns(loss_ratio=1 - arrived)
     kinds = codecs(streams)
     left = streams.height - _DRAWN
     for key, column, factor, panel, title, limit in (

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from weirlab.jobs.cluster import ClusterAddress
 
 
+_NAMED: Final = 4
+"""Causes in the sentence."""
+
+
 def sentence(outcome: QualityOutcome) -> str:
     """How the streams were heard and why, then the facts."""
     return f"{verdict(outcome)} {facts(outcome)}".lstrip()
@@ -74,10 +78,11 @@ def dissatisfied(outcome: QualityOutcome) -> str:
     bad = sum(map(len, by.values()))
     voice = sum(stream.is_voice for stream in outcome.streams)
     most_first = sorted(by.items(), key=lambda each: -len(each[1]))
+    rest = sum(len(numbers) for _, numbers in most_first[_NAMED:])
     parts = [
         f"{count(len(numbers))} by {' and '.join(why)} ({listed_streams(sorted(numbers))})"
-        for why, numbers in most_first
-    ]
+        for why, numbers in most_first[:_NAMED]
+    ] + [f"{count(rest)} by other causes"] * bool(rest)
     be = "is" if bad == 1 else "are"
     return (
         f"{count(bad)} of {plural(voice, 'voice stream')} {be} below MOS {SATISFIED:.1f}: {', '.join(parts)}."
