@@ -53,7 +53,9 @@ def verdict(outcome: QualityOutcome) -> str:
         told.insert("one-way audio" in {each.kind for each in outcome.findings}, low)
     elif rated.any():
         many = int(rated.sum())
-        all_of = "The voice stream" if many == 1 else f"All {count(many)} voice streams"
+        all_of = {1: "The voice stream", 2: "Both voice streams"}.get(
+            many, f"All {count(many)} voice streams"
+        )
         if many < voice:
             all_of = f"{count(many)} of {count(voice)} voice streams"
         were = "was" if many == 1 else "were"
