@@ -260,7 +260,7 @@ def test_the_device_that_comes_closest_is_named_with_what_it_misses(weir: Weir, 
     words = " ".join(answer.out.split())
     assert re.search(
         r" comes closest, with p99 delay predicted at [\d.]+ µs "
-        r"\([\d,.]+ × its limit of 1\.00 ns; [\d.]+ µs to [\d.]+ µs in 90 % of trials\)",
+        r"\([\d,.]+ × its limit of 1\.00 ns; cannot tell how far off\)",  # models without intervals
         words,
     )
     assert "without loss)" in words
