@@ -161,8 +161,9 @@ class _YamlConverter:
         self._open: list[yaml.Node] = []
         self._count = 0
 
-    def convert(self, node: yaml.Node, path: Location) -> Any:
-        self._document.values[path] = _mark(node)
+    def convert(self, node: yaml.Node, path: Location, alias: Mark | None = None) -> Any:
+        """The value of ``node``; ``alias`` is where an alias stands for it or for a value around it."""
+        self._document.values[path] = alias or _mark(node)
         self._count += 1
         if node in self._open:
             self._fail(node, "an alias (*) that contains itself")
@@ -174,14 +175,17 @@ class _YamlConverter:
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
+                return self._mapping(node, path, alias)
             if isinstance(node, yaml.SequenceNode):
-                return [self.convert(item, (*path, i)) for i, item in enumerate(node.value)]
+                return [
+                    self.convert(item, (*path, i), alias or _alias(node, item))
+                    for i, item in enumerate(node.value)
+                ]
             return self._scalar(node)
         finally:
             self._open.pop()
 
-    def _mapping(self, node: yaml.MappingNode, path: Location) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: Location, alias: Mark | None) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -190,8 +194,8 @@ class _YamlConverter:
             if key in result:
                 first = self._document.keys[(*path, key)]
                 self._fail(key_node, f"key {quoted(key)} appears twice (first on line {first.line})")
-            self._document.keys[(*path, key)] = _mark(key_node)
-            result[key] = self.convert(value_node, (*path, key))
+            self._document.keys[(*path, key)] = alias or _mark(key_node)
+            result[key] = self.convert(value_node, (*path, key), alias or _alias(key_node, value_node))
         return result
 
     def _scalar(self, node: yaml.Node) -> str | int | float | bool | None:
@@ -218,3 +222,8 @@ class _YamlConverter:
 
 def _mark(node: yaml.Node) -> Mark:
     return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _alias(before: yaml.Node, node: yaml.Node) -> Mark | None:
+    """The place of ``before`` if an alias follows it: the text of ``node``, at its anchor, is further up."""
+    return _mark(before) if node.start_mark.index < before.start_mark.index else None

@@ -87,6 +87,15 @@ def test_deep_nesting_is_refused_not_fatal() -> None:
         parse("[" * 5000)
 
 
+def test_the_place_of_an_aliased_value_is_where_the_alias_stands() -> None:
+    text = "one: &rules\n  - {match: a}\ntwo:\n  rules: *rules\n  more: [x, *rules]\n"
+    document = parse(text)
+    assert [document.where(path).line for path in (
+        ("one", 0, "match"), ("two", "rules", 0, "match"), ("two", "more", 0), ("two", "more", 1, 0),
+    )] == [2, 4, 5, 5]  # fmt: skip
+    assert document.where(("two", "rules", 0, "match"), key=True).line == 4
+
+
 def test_aliases_that_deepen_nesting_are_refused_where_they_stand() -> None:
     lines = ["a0: &a0 [1]", *(f"a{i}: &a{i} [[[[[*a{i - 1}]]]]]" for i in range(1, 400))]
     with pytest.raises(
