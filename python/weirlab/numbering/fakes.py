@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ipaddress import ip_address
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Final, Self
 
@@ -148,7 +148,8 @@ class FakeLab:
         status = (
             f"{how} Busy" if down and how == "486" else f"{way.answer} {'OK' if way.end.good else 'Refused'}"
         )
-        signals = [*self._signalling(passed, number, status)]
+        numbers = [leg.number_on_wire for leg in way.legs]
+        signals = [*self._signalling(passed, numbers, status)]
         frames += signals
         if self.way.title:
             frames += [signal._replace(delivered=True) for signal in signals]
@@ -216,7 +217,7 @@ class FakeLab:
         rtp = struct.pack(">BBHII", 0x80, 8, 1, 0, EARLY_SOURCE) + bytes(BYTES["alaw"])
         yield Frame(at_ns + 1, self._framed(here, there, _MEDIA_PORT, rtp), delivered=True)
 
-    def _signalling(self, passed: tuple[str, ...], number: str, status: str) -> Iterator[Frame]:
+    def _signalling(self, passed: tuple[str, ...], numbers: list[str], status: str) -> Iterator[Frame]:
         hops = [*pairwise(passed)]
         at_ns = _BEGIN_NS
         # A gateway answers with its own codecs, regardless of the callee.
@@ -225,7 +226,7 @@ class FakeLab:
         offered, accepted = (
             " ".join(str(PAYLOADS[codec][0]) for codec in engine.codecs or ("alaw",)) for engine in engines
         )
-        for here, there in hops:
+        for (here, there), number in zip(hops, chain(numbers, repeat(numbers[-1])), strict=False):
             lines = (f"INVITE sip:{number}@{there} SIP/2.0", *_headers(here, "INVITE", "<sip:a@b>"), "")
             yield self._sip(at_ns, here, there, (*lines, f"m=audio 6000 RTP/AVP {offered} 101", ""))
             at_ns += _HOP_NS

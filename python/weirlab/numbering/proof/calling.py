@@ -214,7 +214,7 @@ def _differences(lab: CallLab, planned: ProofCall, attempt: _Attempt) -> list[st
     else:
         differs = [
             *ways.differences(planned, attempt.found),
-            *_silence(attempt),
+            *(_silence(attempt) if planned.answered else ()),
             *_not_early(lab.network, planned, attempt),
             *_name_servers(lab, planned, attempt.asked),
         ]

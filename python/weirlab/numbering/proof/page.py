@@ -96,7 +96,11 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
         if not math.isnan(mos)
     ]
     if opinions:
-        yield Tile("Lowest MOS", decimals(min(opinions)), "of both directions of all calls")
+        yield Tile(
+            "Lowest MOS",
+            decimals(min(opinions)),
+            f"of both directions of {'calls not marked busy' if uneven else 'all calls'}",
+        )
 
 
 def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart | None) -> Iterator[Chapter]:

@@ -187,7 +187,7 @@ class CallHistory:
     accepted: tuple[str, ...] = ()
     """All codecs that the answer accepts."""
     numbers: tuple[str, ...] = ()
-    """Numbers of the legs to ``engines`` after the caller, as SIP has them; empty for other protocols."""
+    """Called numbers of the legs to ``engines`` after the caller; empty where the wire does not show it."""
     by_tone: bool = False
     """Did the caller only hear a tone? It is the same one for every refusal (RFC 3660), busy excepted."""
 
@@ -232,7 +232,7 @@ def taken(
         # Logs also have the other calls, and do not say which line belongs to which call.
         decisions={} if planned.test.meanwhile else _decisions(logs, engines),
         answer=_FORBIDDEN if by_tone and _REJECTED.search(logs.get(engines[1], "")) else begun.answer,
-        numbers=tuple(_sip_number(leg.uri) for leg in chain),
+        numbers=tuple(_called(leg.uri) for leg in chain),
         by_tone=by_tone,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
@@ -240,10 +240,16 @@ def taken(
     )
 
 
-def _sip_number(text: str) -> str:
-    """The user part of a SIP URI; empty for other text."""
-    uri = Uri.parse(text)
-    return uri.user.partition(";")[0] if uri is not None and uri.scheme == "sip" else ""
+def _called(text: str) -> str:
+    """The user part of a SIP URI, or the digits of another protocol."""
+    uri = None if text.isdigit() else Uri.parse(text)
+    return (
+        text
+        if text.isdigit()
+        else uri.user.partition(";")[0]
+        if uri is not None and uri.scheme == "sip"
+        else ""
+    )
 
 
 def _onward(
@@ -330,16 +336,14 @@ def differences(planned: ProofCall, found: CallHistory) -> list[str]:
         first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
         if test.via is not None and first != test.via:
             differs.append(f"the test requires a decision by {test.via}")
-    return [*differs, *_other_number(way, found)] if differs else []
+    return [*differs, *_other_number(way, found)]
 
 
 def _other_number(way: CallRoute, found: CallHistory) -> list[str]:
     """The first engine that got another number than the plan says, as a phrase; empty if none did."""
-    wanted = [str(step.facts["number"]) for step in way.steps if step.what == "leg"]
-    for name, planned_name, got, number in zip(
-        found.engines[1:], way.engines[1:], found.numbers, wanted, strict=False
-    ):
-        if name != planned_name:
+    for name, leg, got in zip(found.engines[1:], way.legs, found.numbers, strict=False):
+        number = leg.number_on_wire
+        if name != leg.facts["to"]:
             break
         if got not in ("", number):
             return [

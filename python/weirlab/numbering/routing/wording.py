@@ -47,6 +47,12 @@ class RouteStep(NamedTuple):
     """The part of the plan that causes the step."""
     facts: Mapping[str, Any] = _NOTHING
 
+    @property
+    def number_on_wire(self) -> str:
+        """The called number of a leg: H.323 and MGCP carry digits alone."""
+        number = str(self.facts["number"])
+        return number if self.facts["protocol"] == "sip" else number.removeprefix("+")
+
 
 class RouteEnd(NamedTuple):
     """How a way ends."""
@@ -72,10 +78,15 @@ class CallRoute(NamedTuple):
     @property
     def engines(self) -> tuple[str, ...]:
         """Engines in the order in which the call reaches them, without those that forward it."""
-        found = [step.engine for step in self.steps[:1]]
+        return (*(step.engine for step in self.steps[:1]), *(str(leg.facts["to"]) for leg in self.legs))
+
+    @property
+    def legs(self) -> tuple[RouteStep, ...]:
+        """The legs between ``engines``."""
+        found: list[RouteStep] = []
         for step in self.steps:
             if step.what == "leg":
-                found.append(str(step.facts["to"]))
+                found.append(step)
             elif step.what == "forwarded":
                 found.pop()
         return tuple(found)
@@ -190,7 +201,7 @@ def end(each: RouteEnd) -> str:
         case "loop":
             return f"goes round in a loop: {', '.join(facts['engines'])}"
         case "not admitted":
-            return f"{facts['by']} does not admit calls of {facts['organisation']} at {each.engine}"
+            return f"{each.engine} does not admit calls of {facts['organisation']}"
         case "barred":
             return f"callers of {facts['organisation']} may not call this number"
         case "too many calls":

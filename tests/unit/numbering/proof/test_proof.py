@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from weirlab.numbering.proof import findings, page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
 from weirlab.numbering.proof.findings import NOT_AS_PLANNED, UNEVEN_MS, ProofFindings
 from weirlab.numbering.proof.study import VoiceStudy
-from weirlab.numbering.proof.ways import ProofCall, planned
+from weirlab.numbering.proof.ways import CallHistory, ProofCall, planned
 from weirlab.numbering.proof.wire import signalling
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
@@ -122,6 +123,38 @@ def test_the_reason_of_a_failed_call_names_the_number_that_an_engine_got() -> No
     other = replace(lost, uri="sip:+420@branch")
     found = ways.taken(net, wanted, [first, other], {})
     assert ways.differences(wanted, found)[-1] == "branch got +420 instead of +420111555001"
+
+
+def test_another_number_on_the_way_of_the_plan_is_not_as_planned() -> None:
+    net, wanted = call("+420111555001")
+    way = wanted.way.engines
+    legs = [replace(leg(here, there, at, 200), uri=f"sip:+420111555001@{there}")
+            for at, (here, there) in enumerate(pairwise(way))]  # fmt: skip
+    logs = {name: log(f"ROUTE num=+420111555001 via={by} target=x") for name, by in wanted.decisions.items()}
+    assert ways.differences(wanted, ways.taken(net, wanted, legs, logs)) == []
+    for uri in ("sip:+420111555002@x", "sip:420111555001@x"):
+        found = ways.taken(net, wanted, [*legs[:-1], replace(legs[-1], uri=uri)], logs)
+        (difference,) = ways.differences(wanted, found)
+        assert difference.startswith(f"{way[-1]} got {uri[4:-2]}")
+
+
+@pytest.mark.parametrize(("got", "same"), [("420401000001", True), ("420401000002", False)])
+def test_h323_is_compared_by_its_digits(got: str, same: bool) -> None:
+    net = ready_network("translations")
+    wanted = next(each for each in planned(net, fall_back=False) if each.test.number == "+420401000001")
+    numbers = tuple(
+        each.number_on_wire if each.facts["protocol"] == "sip" else got for each in wanted.way.legs
+    )
+    found = CallHistory(wanted.way.engines, (), wanted.decisions, wanted.answer, 1, None, numbers=numbers)
+    assert (ways.differences(wanted, found) == []) == same
+
+
+def test_an_answer_instead_of_a_refusal_is_not_blamed_for_silence(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    refused = replace(wanted, fault="486")
+    row = made(FakeLab(net, tmp_path, mute=frozenset({"phone"})), refused)[0]
+    assert row.why.startswith("answer 200 instead of 486")
+    assert "speech" not in row.why
 
 
 def test_a_worse_mos_than_others_of_the_codec_have_is_the_machines(tmp_path: Path) -> None:

@@ -211,8 +211,8 @@ def _leg(
     for number, question in enumerate(_questions(setup, asked)):
         where = question.target
         yield CallLeg(
-            question.at_ns, source, where, identifier, f"RAS {number}", setup.number, offered, answer,
-            answered_ns, accepted,
+            question.at_ns, source, where, identifier, f"RAS {number}",
+            getattr(question.message, "digits", setup.number), offered, answer, answered_ns, accepted,
         )  # fmt: skip
         source = where
     yield CallLeg(
