@@ -22,8 +22,7 @@ KEYS: Final[dict[str, tuple[str, str, Any]]] = {
     r"add a rewrite rule to ([\w-]+)": ("engines", "rewrite", [RULE]),
     r"add the protocol to ([\w-]+)": ("engines", "protocols", ["sip", "h323", "mgcp"]),
     r"may_call of ([\w-]+)": ("organisations", "may_call", ["+420112"]),
-    r"bar these numbers for ([\w-]+)": ("organisations", "barred", ["+420222"]),
-    r"list them under admits of ([\w-]+)": ("organisations", "admits", ["one"]),
+    r"set admits: \[.*\] at ([\w-]+)": ("engines", "admits", ["one"]),
     r"fill_holes: true to tree ([\w-]+)": ("trees", "fill_holes", True),
 }
 """Advice that names a key: where it is, and a value."""
@@ -86,22 +85,95 @@ def test_a_refusal_that_a_test_requires_is_no_warning() -> None:
 
 
 RELAY = (
-    ("core: {kind: proxy,", "core: {kind: proxy, organisation: two,"),
-    ("trees:\n  public", "  side: {kind: proxy, address: 192.0.2.8, organisation: one}\ntrees:\n  public"),
-    ("organisation: one, home: core}", "organisation: one, home: side}"),
+    ("core: {kind: proxy,", "core: {kind: proxy, organisation: one,"),
+    ("trees:\n  public", "  side: {kind: proxy, address: 192.0.2.8, organisation: two}\n"
+     "  guest: {kind: endpoint, protocols: [sip], address: 192.0.2.9, organisation: two, home: side}\n"
+     "trees:\n  public"),
     ("address: 192.0.2.5, host", "address: 192.0.2.5, organisation: three, host"),
     ("  two: {title: Two}", "  two: {title: Two}\n  three: {title: A carrier}"),
-    ("domains:\n", '  - {at: side, prefix: "+420222", to: core}\ndomains:\n'),
+    ("domains:\n", '  - {at: side, prefix: "+420111", to: core}\ndomains:\n'),
 )  # fmt: skip
 
 
-def test_a_proxy_that_takes_calls_of_others_to_a_carrier_is_an_open_relay() -> None:
-    (finding,) = found(changed(*RELAY), "open relay")
-    assert finding.reason.startswith(
-        "two admits everybody, calls of one reach core, and core sends those to +"
+@pytest.mark.parametrize("by", ["route", "tree", "stranger", "carrier at home"])
+def test_a_proxy_that_leads_to_a_carrier_and_takes_calls_from_any_address_is_an_open_relay(by: str) -> None:
+    text = changed(*RELAY)
+    if by == "tree":
+        tree = "  back: {suffix: enum.example.net, visibility: private}\nenum:\n"
+        entry = (
+            "  - {tree: back, prefix: '+', naptr: [{service: E2U+sip, uri: 'sip:+\\1@desk.example.net'}]}\n"
+        )
+        text = text.replace("enum:\n", tree + entry, 1).replace("trees: [public]", "trees: [public, back]")
+    else:
+        text = text.replace("to: gk}", 'to: gk}\n  - {at: core, prefix: "+49", to: desk}')
+    if by == "stranger":
+        text = text.replace("organisation: three, host", "host").replace("home: side}", "home: core}")
+    if by == "carrier at home":
+        # Calls come from the carrier, too.
+        text = text.replace("organisation: three, host", "organisation: three, home: side, host")
+    (finding,) = found(text, "open relay")
+    assert (finding.severity, "core: {" in text.splitlines()[int(finding.place.split(":")[1]) - 1]) == (
+        "warning",
+        True,
     )
+    assert finding.reason.startswith("core takes calls from any address, and sends those to +")
     assert finding.reason.endswith(" on to desk")
-    assert found(changed(*RELAY).replace("title: Two}", "title: Two, admits: [one]}"), "open relay") == []
+    assert "set admits: [two] at core" in finding.proposal
+    closed = text.replace("core: {kind: proxy,", "core: {kind: proxy, admits: [two],")
+    assert found(closed, "open relay") == []
+
+
+def test_an_organisation_is_not_admitted_to_a_carrier_without_need() -> None:
+    text = changed(*RELAY, ("to: gk}", 'to: gk}\n  - {at: core, prefix: "+49", to: desk}'))
+    text = text.replace(
+        "  one: {title: One}", "  one: {title: One, admits: [two, four]}\n  four: {title: Four}"
+    )
+    assert found(text, "open relay") == []
+    engine = "  far: {kind: proxy, address: 192.0.2.10, organisation: four}\ntrees:\n  public"
+    (finding,) = found(text.replace("trees:\n  public", engine, 1), "open relay")
+    assert finding.reason.startswith("core admits engines of four, which send it no calls in this plan")
+
+
+BARS = (
+    ("  one: {title: One}", '  one: {title: One, barred: ["+42090"]}'),
+    ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+420", to: pbx}\n'
+     '  - {at: gk, prefix: "+", to: gw}\n  - {at: gw, arriving: h323, prefix: "+", to: desk}'),
+    ("codecs: [alaw, ulaw]}", "codecs: [alaw, ulaw], rewrite: [{match: ^00(.*)$, replace: '+\\1'}]}"),
+)  # fmt: skip
+
+
+def test_a_barred_number_that_can_be_dialled_in_another_form_is_a_warning_until_that_is_barred() -> None:
+    text = changed(HALL, *BARS)
+    (finding,) = found(text, "bar passed")
+    assert "phone can dial 004209" in finding.reason
+    assert "gw makes +42090" in finding.reason
+    assert finding.proposal == 'bar "+0042090", too'
+    assert found(text.replace('["+42090"]', '["+42090", "+0042090"]'), "bar passed") == []
+
+
+def test_a_barred_number_behind_digits_that_a_route_strips_is_a_warning() -> None:
+    bar = ("  one: {title: One}", '  one: {title: One, barred: ["+42090"]}')
+    strip = ("to: gk}", 'to: gk}\n  - {at: core, prefix: "+8", to: desk, strip: 1}')
+    assert [each.proposal for each in found(changed(bar, strip), "bar passed")] == ['bar "+842090", too']
+
+
+def test_a_bar_that_the_home_of_the_caller_applies_after_rewriting_is_not_passed() -> None:
+    rule = ("core: {kind: proxy,", "core: {kind: proxy, rewrite: [{match: ^00(.*)$, replace: '+\\1'}],")
+    carrier = ("to: gk}", 'to: gk}\n  - {at: core, prefix: "+420", to: desk}')
+    assert found(changed(BARS[0], rule, carrier), "bar passed") == []
+
+
+def test_emergency_numbers_are_a_line_each_and_of_own_telephones() -> None:
+    other = "  guest: {kind: endpoint, protocols: [sip], address: 192.0.2.9, organisation: two, home: core}\n"
+    text = changed(
+        ("tests:\n", "emergency: ['112', '150']\ntests:\n"), ("trees:\n  public", f"{other}trees:\n  public")
+    )
+    assert [each.reason.split(":")[0] for each in found(text, "cannot dial")] == [
+        f"{number} cannot be dialled from phone" for number in ("112", "150")
+    ]
+    dialled = text.replace("tests:\n", "tests:\n  - {number: '150', caller: guest}\n")
+    (last,) = (each for each in found(dialled, "cannot dial") if each.reason.startswith("150"))
+    assert "guest" in last.reason
 
 
 def test_forwarding_past_a_barred_number_is_a_warning_until_an_announcement_answers() -> None:

@@ -63,40 +63,6 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert found(BASE) == []
 
 
-ADMITS = (("  two: {title: Two}", "  two: {title: Two, admits: []}"),)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (
-            "address: 192.0.2.5,",
-            "address: 192.0.2.5, organisation: two,",
-            "reaches desk through core: desk is an endpoint and accepts every call",
-        ),
-        (
-            "gw: {kind: gateway,",
-            "gw: {kind: gateway, organisation: two,",
-            "reaches gw through core: gw takes it for a call from core",
-        ),
-    ],
-    ids=["endpoint", "gateway"],
-)
-def test_a_rule_that_no_engine_enforces_is_told_with_the_way_round_it(
-    old: str, new: str, reason: str
-) -> None:
-    text = changed(*ADMITS, (old, new))
-    (finding,) = (each for each in found(text) if each.code == "not enforced")
-    assert (finding.severity, finding.place) == ("warning", f"plan.yaml:{line_of(text, '  two: {title')}")
-    assert finding.reason.startswith("two does not admit one, but a call from phone to +420")
-    assert finding.reason.endswith(reason)
-
-
-def test_a_rule_that_the_home_of_the_caller_enforces_is_none_of_these() -> None:
-    text = changed(*ADMITS, ("core: {kind: proxy,", "core: {kind: proxy, organisation: two,"))
-    assert [each for each in found(text) if each.code == "not enforced"] == []
-
-
 @pytest.mark.parametrize("name", ["campus", "cesnet", "federation"])
 def test_nothing_is_found_in_the_plans_that_come_with_weir(name: str) -> None:
     assert check(ready_network(name)) == []

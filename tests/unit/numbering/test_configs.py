@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -137,7 +138,7 @@ def test_a_rule_that_leaves_nothing_of_a_whole_number_is_not_applied_to_it() -> 
         ("gw: {kind: gateway,", "gw: {kind: gateway, rewrite: [{match: '^00(.*)$', replace: '+\\1'}],"),
     )
     text = made(net)["gw/extensions.conf"].partition("[from-mgcp]")[2]
-    assert "exten => _00.,1,Goto(${EXTEN:2},1)" in text
+    assert "exten => _00.,1,Goto(routes-mgcp,${EXTEN:2},1)" in text
     assert "exten => _00,1," not in text
 
 
@@ -156,7 +157,7 @@ def test_a_gateway_rewrites_one_number_and_no_longer_ones() -> None:
         "{match: '^158$', replace: '+420100'}],"
     )
     text = made(network(("gw: {kind: gateway,", f"gw: {{kind: gateway, {rules}")))["gw/extensions.conf"]
-    assert "exten => 112,1,Goto(420112,1)" in text
+    assert "exten => 112,1,Goto(routes-h323,420112,1)" in text
     assert "_112" not in text
     # The rule for 15... comes first in the plan, and Asterisk would prefer the number.
     assert "exten => 158" not in text
@@ -191,23 +192,22 @@ def test_gatekeepers_know_whom_to_ask_and_who_may_ask() -> None:
 def test_callers_with_rules_begin_in_a_context_of_their_organisation() -> None:
     files = made(ready_network("translations"))
     text = files["gw-west/extensions.conf"]
-    barred = text[text.index("[from-sip-of-west]") :].partition("[")[2].partition("\n[")[0]
+    barred = text[text.index("[rules-sip-of-west]") :].partition("[")[2].partition("\n[")[0]
     assert (
         barred
-        == """from-sip-of-west]
-exten => _X!,1,Hangup(28)
-include => from-sip
+        == """rules-sip-of-west]
+include => routes-sip
 exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
  same => n,Hangup(21)"""
     )
     assert "[phone]\ntype=endpoint\ncontext=from-sip-of-west\n" in files["gw-west/pjsip.conf"]
     assert "[fax]\ncontext=from-mgcp-of-west\n" in files["gw-west/mgcp.conf"]
-    counted = text[text.index("[from-h323-of-tenants]") :].partition("\n[")[0]
+    counted = text[text.index("[rules-h323-of-tenants]") :].partition("\n[")[0]
     assert (
         """\
 exten => _X!,1,Set(GROUP(calls)=tenants)
  same => n,GotoIf($[${GROUP_COUNT(tenants@calls)} > 2]?full)
- same => n,GotoIf(${DIALPLAN_EXISTS(from-h323,${EXTEN},1)}?from-h323,${EXTEN},1)
+ same => n,GotoIf(${DIALPLAN_EXISTS(routes-h323,${EXTEN},1)}?routes-h323,${EXTEN},1)
  same => n,Wait(2)
  same => n,Hangup(1)
  same => n(full),Log(NOTICE,REJECTED num=${EXTEN} tenants has 2 calls)
@@ -222,8 +222,10 @@ exten => _X!,1,Set(GROUP(calls)=tenants)
 def test_callers_that_are_not_admitted_begin_where_they_are_refused() -> None:
     files = made(ready_network("translations"))
     assert "[lounge]\ntype=endpoint\ncontext=refused\n" in files["gw-east/pjsip.conf"]
-    # A gatekeeper sends it here, and it calls by itself.
-    assert "[guest]\ntype=friend\ncontext=refused\nip=10.95.0.72\n" in files["gw-east/ooh323.conf"]
+    # A gatekeeper sends it here, and it calls by itself: those who are admitted are listed.
+    assert "\ncontext=refused\ngatekeeper=" in files["gw-east/ooh323.conf"]
+    assert "[guest]" not in files["gw-east/ooh323.conf"]
+    assert "[hall]\ntype=friend\ncontext=from-h323\nip=10.95.0.70\n" in files["gw-east/ooh323.conf"]
     assert """[refused]
 exten => _+X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
  same => n,Hangup(21)
@@ -292,13 +294,13 @@ def test_who_may_not_call_is_refused_by_the_proxy() -> None:
         ("  two: {title: Two}", "  two: {title: Two, admits: []}"),
     )
     text = made(net)["core/kamailio.cfg"]
-    assert (
-        'if ($si == "192.0.2.1") { sl_send_reply("403", "Not admitted"); exit; }  # phone, plan.yaml:7'
-        in text
-    )
+    admit = text[text.index("route[ADMIT] {") :].partition("}")[0]
+    assert "src_ip == 192.0.2.1)" not in admit
+    assert "if (src_ip == 192.0.2.3) return;  # gw" in admit
+    assert 'sl_send_reply("403", "Not admitted");' in admit
     assert (
         """\
-  if ($si == "192.0.2.1") {  # phone of one, plan.yaml:6
+  if (src_ip == 192.0.2.1) {  # phone of one, plan.yaml:6
     if ($rU =~ "^\\+4209") { sl_send_reply("403", "Barred"); exit; }
     if ($rU =~ "^\\+420") { return; }
     sl_send_reply("403", "Barred"); exit;
@@ -308,11 +310,45 @@ def test_who_may_not_call_is_refused_by_the_proxy() -> None:
     )
 
 
+def test_an_inner_proxy_takes_calls_only_from_its_neighbours() -> None:
+    far = "  far: {kind: proxy, address: 192.0.2.8, organisation: two}\n"
+    guest = "  guest: {kind: endpoint, protocols: [sip], address: 192.0.2.9, organisation: one, home: far}\n"
+    net = network(
+        ("core: {kind: proxy,", "core: {kind: proxy, organisation: one, admits: [],"),
+        ("trees:\n  public", f"{far}{guest}trees:\n  public"),
+    )
+    admit = made(net)["core/kamailio.cfg"].partition("route[ADMIT] {")[2].partition("}")[0]
+    # Its own telephone, and an engine without an organisation; a telephone at home elsewhere is barred there.
+    assert re.findall(r"src_ip == (\S+)\)", admit) == ["192.0.2.1", "192.0.2.3"]
+
+
+def test_a_gateway_rewrites_a_number_once_in_every_context() -> None:
+    rules = "rewrite: [{match: ^00(.*)$, replace: '+\\1'}, {match: ^(112)$, replace: '+420\\1'}]"
+    net = network(
+        (
+            "protocols: [sip], address: 192.0.2.1, codecs: [alaw], organisation: one, home: core}",
+            "protocols: [h323], address: 192.0.2.1, codecs: [ulaw], organisation: one, home: gw}",
+        ),
+        ("  one: {title: One}", "  one: {title: One, barred: ['+420900'], most_calls: 3}"),
+        ("codecs: [alaw, ulaw]}", f"codecs: [alaw, ulaw], {rules}}}"),
+        ("arriving: sip, ", ""),
+    )
+    plan = made(net)["gw/extensions.conf"]
+    contexts = {each.partition("]")[0]: each for each in plan.split("\n[")[1:]}
+    assert "from-h323-of-one" in contexts
+    rewriting = [name for name, text in contexts.items() if "Goto(" in text and name.startswith("from-")]
+    assert rewriting == ["from-sip", "from-h323", "from-h323-of-one"]
+    for name in rewriting:
+        (onward,) = set(re.findall(r",1,Goto\(([\w-]+),", contexts[name]))
+        assert "{EXTEN:2}" not in contexts[onward]
+        assert "routes-" in onward or "rules-" in onward
+
+
 COUNTED = """\
 # Calls of organisations that may have so many at once, each with its own count.
 route[COUNT] {
   $var(organisation) = "";
-  if ($si == "192.0.2.1") { $var(organisation) = "one"; $var(most) = 3; }  # phone, plan.yaml:6
+  if (src_ip == 192.0.2.1) { $var(organisation) = "one"; $var(most) = 3; }  # phone, plan.yaml:6
   if ($var(organisation) == "") return;
   dlg_manage();
 """
@@ -356,7 +392,7 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, rewrite: [{match: '^(.*)1$', replace: '+\\1'}],",
-            "Weir writes only rules such as",
+            "Weir writes only rules for first digits",
         ),
         (
             "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",

@@ -136,14 +136,30 @@ def test_strip_and_prepend_change_the_number_that_leaves() -> None:
     assert [s.facts["number"] for s in way.steps if s.what == "leg"][1:] == ["+421222000000"] * 3
 
 
-def test_an_organisation_that_does_not_admit_the_caller_refuses() -> None:
+def test_an_engine_admits_by_the_organisation_of_the_engine_before_it() -> None:
+    two = (
+        ("  two: {title: Two}", "  two: {title: Two, admits: []}"),
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, organisation: two,",
+        ),
+    )
+    to_gateway = ("to: [desk, gw]}", "to: gw}")
+    for organisation, answers in (("one", False), ("two", True)):
+        of_core = ("core: {kind: proxy,", f"core: {{kind: proxy, organisation: {organisation},")
+        admits = ("address: 192.0.2.2,", "address: 192.0.2.2, admits: [one],")
+        first = next(calls(network(*two, to_gateway, of_core, admits), "+420222000000"))
+        assert first.end.good == answers
+        if not answers:
+            assert wording.end(first.end) == "gw does not admit calls of one"
+
+
+def test_an_endpoint_takes_every_call() -> None:
     net = network(
         ("  two: {title: Two}", "  two: {title: Two, admits: []}"),
         ("address: 192.0.2.5,", "address: 192.0.2.5, organisation: two,"),
     )
-    first = next(calls(net, "+420222000000"))
-    assert first.end.kind == "not admitted"
-    assert wording.end(first.end) == "two does not admit calls of one at desk"
+    assert next(calls(net, "+420222000000")).end.good
 
 
 PROXY = "  side: {kind: proxy, address: 192.0.2.8, host: side.example.net}\n  gk: {kind: gatekeeper,"

@@ -20,9 +20,10 @@ CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     routes.misplaced, routes.past_gatekeepers, entries.duplicates, entries.outside_zone,
     entries.hidden_by_routes, entries.holes, entries.expressions, entries.order, engines.addresses,
     engines.hand_over, engines.homes, engines.registrations, engines.rewrites,
-    engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents, engines.unenforced,
-    callers.short_numbers, callers.own_numbers, callers.relays, callers.forwarding, hosts.zones,
-    hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names, routes.ways, routes.tests,
+    engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents,
+    callers.short_numbers, callers.own_numbers, callers.relays, callers.past_bars, callers.forwarding,
+    hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names,
+    routes.ways, routes.tests,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -9,10 +10,11 @@ from typing import Final
 from weirlab.numbering.checking.findings import PlanFinding, line, named, warning
 from weirlab.numbering.checking.routes import can_walk, example, planned
 from weirlab.numbering.configs import parts
-from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
+from weirlab.numbering.plan.values import MOST_SHORT_DIGITS, Protocol
 from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
 from weirlab.numbering.routing.wording import CallRoute
+from weirlab.scenario.document import Location
 
 _MOST_NUMBERS: Final = 200
 """Numbers whose calls a check traces; in a plan with many routes, the first ones."""
@@ -41,22 +43,30 @@ def numbers(network: PlanNetwork) -> list[str]:
 
 
 def short_numbers(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Every telephone can dial the emergency numbers, and the short numbers that its organisation tests."""
+    """Telephones can dial the emergency numbers, and the short numbers that their organisation tests.
+
+    Those of organisations from which no test dials the number do not count, but for the plan's caller.
+    """
     if not can_walk(network) or network.scope is not None:
         return
     plan, groups = network.plan, telephones(network)
-    tested = {test.number for test in plan.tests if test.answer == 200}
-    for number in dict.fromkeys(plan.emergency):
-        ways = {name: planned(network, number, name) for name in groups}
-        if "emergency" in plan.model_fields_set or number in tested:
-            yield from _not_dialled(network, number, ways, groups)
+    testing: dict[str, set[str | None]] = {}
     for test in plan.tests:
-        is_short = len(test.number) <= MOST_SHORT_DIGITS and not test.number.startswith("+")
-        if is_short and test.number in tested.difference(plan.emergency):
-            owner = plan.engines[test.caller or plan.caller].organisation
-            own = [name for name in groups if plan.engines[name].organisation == owner]
-            ways = {name: planned(network, test.number, name) for name in own}
-            yield from _not_dialled(network, test.number, ways, groups)
+        owners = testing.setdefault(test.number, set())
+        if test.answer == 200:
+            owners.add(plan.engines[test.caller or plan.caller].organisation)
+    for number in dict.fromkeys((*plan.emergency, *testing)):
+        owners = testing.get(number, set())
+        if number in plan.emergency:
+            if "emergency" not in plan.model_fields_set and not owners:
+                continue
+            owners = {*owners, plan.engines[plan.caller].organisation}
+        elif len(number) > MOST_SHORT_DIGITS or number.startswith("+"):
+            continue
+        own = [name for name in groups if plan.engines[name].organisation in owners]
+        yield from _not_dialled(
+            network, number, {name: planned(network, number, name) for name in own}, groups
+        )
 
 
 def _not_dialled(
@@ -67,6 +77,7 @@ def _not_dialled(
         for test in network.plan.tests
         if test.number == number and test.answer != 200
     }
+    found: dict[str, tuple[str, list[str]]] = {}
     for name, way in ways.items():
         # A telephone that its home does not admit makes no calls at all.
         is_stranger = way.end.kind == "not admitted" and way.end.engine == network.plan.engines[name].home
@@ -75,11 +86,18 @@ def _not_dialled(
         if (way.end.good and mistaken is None) or is_stranger or name in demanded:
             continue
         why = wording.end(way.end) if mistaken is None else f"{mistaken} takes it for +{number}"
+        if any(step.what == "unusable rule" for step in way.steps):
+            continue  # The check of rewrites reports this.
+        cure = f"add a rewrite rule to {mistaken}" if mistaken else _cure(network, number, name, way)
+        found.setdefault(cure, (why, []))[1].extend(groups[name])
+    if found:
+        first, *_ = (names for _, names in found.values())
         yield warning(
             "cannot dial",
-            network.book.at("engines", name),
-            f"{number} cannot be dialled from {named(groups[name])}: {why}",
-            f"add a rewrite rule to {mistaken}" if mistaken else _cure(network, number, name, way),
+            network.book.at("engines", first[0]),
+            f"{number} cannot be dialled from "
+            + "; nor from ".join(f"{named(names)}: {why}" for why, names in found.values()),
+            "; ".join(found),
         )
 
 
@@ -123,42 +141,58 @@ def own_numbers(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def relays(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Calls of other organisations do not go on to a carrier, unless the engine's organisation names them."""
+    """Engines that lead to a carrier take calls only from neighbours that send them some."""
     plan = network.plan
     if not can_walk(network) or network.scope is not None or not plan.ranges:
         return
-    reached: dict[str, dict[str, None]] = {}
     tried = numbers(network)
-    for name in telephones(network):
-        caller = plan.engines[name]
-        for way in (way for number in tried for way in islice(calls(network, number, name), 1)):
-            for at in way.engines[2:]:
-                owner = plan.engines[at].organisation
-                by_all = owner is not None and plan.organisations[owner].admits is None
-                if by_all and caller.organisation not in (None, owner) and plan.engines[at].kind == "proxy":
-                    reached.setdefault(at, {})[caller.organisation or ""] = None
-    for at, organisations in reached.items():
-        for number in (number for number in tried if number.startswith("+")):
-            if (carrier := _carrier(network, at, number, set(organisations))) is not None:
-                owner = plan.engines[at].organisation
-                yield warning(
-                    "open relay",
-                    network.book.at("engines", at),
-                    f"{owner} admits everybody, calls of {named(organisations)} reach {at}, and {at} sends "
-                    f"those to {number} on to {carrier}",
-                    f"let another proxy, which they do not reach, lead to {carrier}; if {owner} carries "
-                    "their calls, list them under its admits",
-                )
+    found: dict[str, tuple[str, str]] = {}
+    for name, engine in plan.engines.items():
+        for number in tried if engine.kind in ("proxy", "gateway") else ():
+            if (carrier := _carrier(network, name, number)) is not None:
+                found[name] = number, carrier
                 break
+    ways = (way for name in (telephones(network) if found else ()) for number in tried
+            for way in islice(calls(network, number, name), 1))  # fmt: skip
+    legs = {(step.engine, step.facts["to"]) for way in ways for step in way.steps if step.what == "leg"}
+    told: set[Location] = set()
+    for name, (number, carrier) in found.items():
+        engine, rule = plan.engines[name], network.admission(name)
+        alike = [each for each in plan.engines if network.admission(each) == rule]
+        near = {plan.engines[at].organisation for at, to in legs if to in alike}
+        routing = {each.organisation for each in plan.engines.values() if each.kind != "endpoint"}
+        known = {*near, engine.organisation}
+        strangers = [each for each in network.admitted(engine) or () if each in routing - known]
+        if rule in told or (network.admitted(engine) is not None and not strangers):
+            continue
+        told.update([rule] if strangers else [])
+        reason = f"{name} takes calls from any address"
+        if strangers:
+            reason = f"{name} admits engines of {named(strangers)}, which send it no calls in this plan"
+        wanted = {plan.engines[at].organisation for at, to in legs if to == name} - {engine.organisation}
+        yield warning(
+            "open relay",
+            network.book.at(*(rule if strangers else ("engines", name))),
+            f"{reason}, and sends those to {number} on to {carrier}",
+            f"set admits: [{', '.join(sorted(filter(None, wanted)))}] at {name}, so that it takes calls only "
+            "from these organisations and its own; others call a proxy without a way to a carrier",
+        )
 
 
-def _carrier(network: PlanNetwork, at: str, number: str, organisations: set[str]) -> str | None:
-    """The endpoint of others that answers ``number`` after ``at`` although it is not its owner's."""
-    own = {network.plan.engines[at].organisation, *organisations}
-    for way in islice(arrivals(network, Arrival(at, number, "sip", None, None)), 1):
+def _carrier(network: PlanNetwork, at: str, number: str) -> str | None:
+    """The endpoint of others, or the host, that gets a number from ``at`` that nobody on the way owns."""
+    engine, owner = network.plan.engines[at], network.owner(number.removeprefix("+"))
+    # Gateways refuse SIP from addresses that they do not know.
+    arriving: Protocol = "sip" if engine.kind == "proxy" else "h323"
+    if not number.startswith("+") or arriving not in engine.speaks:
+        return None
+    for way in islice(arrivals(network, Arrival(at, number, arriving, None, None)), 1):
+        if way.end.kind == "external" and owner is None:
+            by = next((step.facts["tree"] for step in way.steps if step.what == "record"), "")
+            return str(way.end.facts["host"]) if network.plan.trees[by].visibility == "private" else None
         carrier = network.plan.engines[way.end.engine].organisation
-        owner = network.owner(number.removeprefix("+"))
-        if way.end.kind == "answered" and carrier is not None and carrier not in own and carrier != owner:
+        passed = {network.plan.engines[name].organisation for name in way.engines}
+        if way.end.kind == "answered" and carrier != engine.organisation and owner not in passed - {None}:
             return way.end.engine
     return None
 
@@ -186,3 +220,64 @@ def forwarding(network: PlanNetwork) -> Iterator[PlanFinding]:
                     f"let {name} forward elsewhere, or route the number at {at} to an announcement",
                 )
                 break
+
+
+def past_bars(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """No telephone reaches a barred number by another form of it, which an engine on the way changes."""
+    if not can_walk(network) or network.scope is not None:
+        return
+    for name, alike in telephones(network).items():
+        owner = network.plan.engines[name].organisation
+        for i, prefix in enumerate(network.plan.organisations[owner].barred if owner else ()):
+            # No country code begins with 0: such a prefix bars another form of a number.
+            more = network.permissions[owner or ""].free_continuation(prefix[1:])
+            number = None if prefix.startswith("+0") else example(network, prefix[1:], more)
+            for form in _forms(network, number) if number is not None else ():
+                way = planned(network, form, name)
+                legs = [step for step in way.steps if step.what == "leg"]
+                barred = [
+                    leg for leg in legs if not network.may_call(owner, str(leg.facts["number"]).lstrip("+"))
+                ]
+                if not way.end.good or not barred:
+                    continue
+                begin = form.removesuffix((number or "").removeprefix(prefix)).removeprefix("+")
+                yield warning(
+                    "bar passed",
+                    network.book.at("organisations", owner or "", "barred", i),
+                    f"{prefix} is barred, but {named(alike)} can dial {form}: {barred[0].engine} makes "
+                    f"{barred[0].facts['number']} of it, and {way.end.engine} gets the call",
+                    f'bar "+{begin}", too',
+                )
+
+
+_BEGINS: Final = ("", "0", "00", "000", "9")
+"""What people dial before a number, besides what rules say."""
+
+
+def _forms(network: PlanNetwork, number: str) -> list[str]:
+    """What to dial so that rewrite rules, or routes that strip digits, make ``number`` of it."""
+    found = {number: None, number[1:]: None}
+    # Two engines on the way can each change the number once.
+    for _ in range(2):
+        for known in [*found]:
+            found.update(dict.fromkeys(_before(network, known)))
+    return [*found]
+
+
+def _before(network: PlanNetwork, number: str) -> Iterator[str]:
+    """The numbers of which one engine makes ``number``."""
+    for name, rules in network.rewrites.items():
+        for rule, applied in zip(network.plan.engines[name].rewrite, rules, strict=True):
+            front, _, rest = rule.replace.partition("\\1")
+            own = re.match(r"\^\(?([0-9]+)", rule.match)
+            if not rest and number.startswith(front) and "\\" not in front:
+                tails = (
+                    f"{begin}{number.removeprefix(front)}" for begin in (own[1] if own else "", *_BEGINS)
+                )
+                yield from (each for each in tails if applied.apply(each) == number)
+    for _, route in network.each_route():
+        if 0 < route.strip < len(route.prefix) and number[1:].startswith(route.prepend.removeprefix("+")):
+            begin = route.prefix[: route.strip + 1]
+            longer = f"{begin}{number[1:].removeprefix(route.prepend.removeprefix('+'))}"
+            if longer.startswith(route.prefix):
+                yield longer

@@ -1,24 +1,18 @@
 """Engines: addresses, gateways for foreign protocols, homes, rewriting.
 
-Also what the engines that carry the plan out cannot do, and admission rules that none of them enforces.
+Also what the engines that carry the plan out cannot do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from typing import Final
 
-from weirlab.numbering.checking.callers import numbers, telephones
-from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
-from weirlab.numbering.checking.routes import can_walk
+from weirlab.numbering.checking.findings import PlanFinding, error, named
 from weirlab.numbering.configs import h323, parts, sipp
 from weirlab.numbering.ere import BadExpression, Substitution
-from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import PlanNetwork, profiles
-from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.routing.wording import PROTOCOLS, CallRoute
+from weirlab.numbering.routing.wording import PROTOCOLS
 
 
 def addresses(network: PlanNetwork) -> Iterator[PlanFinding]:
@@ -220,58 +214,3 @@ def _limited(
         reason, _, proposal = limit.partition("; ")
         kind = network.plan.engines[name].kind
         yield error(_CODE, network.book.at(*location), f"{kind} {name}: {reason}", proposal)
-
-
-_MOST_WAYS: Final = 8
-
-
-def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Engines know callers by the source address of a call, which may be that of another engine."""
-    if all(organisation.admits is None for organisation in network.plan.organisations.values()):
-        return
-    if not can_walk(network):
-        return
-    told: set[tuple[str, str, str]] = set()
-    tried = numbers(network)
-    for name in telephones(network):
-        caller = network.plan.engines[name]
-        for number in tried if caller.organisation is not None else ():
-            for way in islice(calls(network, number, name), _MOST_WAYS):
-                if way.end.kind != "not admitted" or _refuses(network, caller, way):
-                    continue
-                here, there = way.engines[-2:]
-                about = (caller.organisation or "", here, there)
-                if about not in told:
-                    told.add(about)
-                    yield _unseen(network, name, *about, number)
-
-
-def _refuses(network: PlanNetwork, caller: Engine, way: CallRoute) -> bool:
-    """Does the engine that must refuse a call know whose call it is?
-
-    It knows its own callers. Gatekeepers tell each other which telephone asks, and the telephone then
-    calls the gateway directly.
-    """
-    end = network.plan.engines[way.end.engine]
-    if end.kind == "endpoint":
-        return False
-    between = {network.plan.engines[name].kind for name in way.engines[1:-1]}
-    asked = caller.speaks[0] == "h323" and between == {"gatekeeper"} and end.kind != "proxy"
-    return not between or asked
-
-
-def _unseen(
-    network: PlanNetwork, caller: str, organisation: str, here: str, there: str, number: str
-) -> PlanFinding:
-    by = network.plan.engines[there].organisation or ""
-    if network.plan.engines[there].kind == "endpoint":
-        reason = f"{there} is an endpoint and accepts every call"
-    else:
-        reason = f"{there} takes it for a call from {here}"
-    return warning(
-        "not enforced",
-        network.book.at("organisations", by, "admits"),
-        f"{by} does not admit {organisation}, but a call from {caller} to {number} reaches {there} through "
-        f"{here}: {reason}",
-        f"bar these numbers for {organisation}: the home of {caller} then rejects the calls",
-    )

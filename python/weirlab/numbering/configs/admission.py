@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import Engine
@@ -11,6 +12,9 @@ from weirlab.numbering.routing import PlanNetwork
 
 REFUSED = "refused"
 """The dial-plan context of callers that are not admitted."""
+
+ROUTES: Final = "routes-{}"
+"""The dial-plan context in which numbers that arrive by a protocol are routed, once they are rewritten."""
 
 _NOWHERE, _REJECTED, _FULL = 1, 21, 34
 """Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
@@ -41,30 +45,40 @@ def most_calls(network: PlanNetwork, name: str, caller: Engine) -> int | None:
     return network.most_calls(caller.organisation) if caller.home == name else None
 
 
+def senders(network: PlanNetwork, name: str) -> list[str]:
+    """Engines and telephones that the engine ``name`` takes calls from: telephones call their home.
+
+    In direct mode, telephones of gatekeepers call gateways, too.
+    """
+    engines = network.plan.engines
+    engine = engines[name]
+    found = []
+    for other, sender in engines.items():
+        common = {*engine.speaks}.intersection(sender.speaks)
+        homes = [sender.home, *([] if sender.home is None else [engines[sender.home].kind])]
+        near = sender.kind != "endpoint" or name in homes or ("h323" in common and "gatekeeper" in homes)
+        if other != name and sender.address and common and near:
+            found.append(other)
+    return [other for other in found if network.admits(engine, engines[other].organisation)]
+
+
 def context(network: PlanNetwork, name: str, other: str, protocol: Protocol) -> str:
     """Where a call from ``other`` begins in the dial plan of the gateway ``name``."""
     caller = network.plan.engines[other]
-    if caller.kind == "endpoint":
-        if not network.admits(network.plan.engines[name], caller.organisation):
-            return REFUSED
-        if permissions(network, name, caller) or most_calls(network, name, caller) is not None:
-            return f"from-{protocol}-of-{caller.organisation}"
+    # Where a call to an endpoint that forwards goes on, too.
+    makes_calls = caller.kind != "endpoint" or (caller.home is not None and caller.forwards_to is None)
+    is_admitted = network.admits(network.plan.engines[name], caller.organisation)
+    if is_closed(network, name) and not (other in senders(network, name) if makes_calls else is_admitted):
+        return REFUSED
+    limited = permissions(network, name, caller) or most_calls(network, name, caller) is not None
+    if caller.kind == "endpoint" and limited:
+        return f"from-{protocol}-of-{caller.organisation}"
     return f"from-{protocol}"
 
 
-def direct(network: PlanNetwork, name: str) -> list[str]:
-    """H.323 endpoints that a gateway must refuse, but whose calls a gatekeeper sends to it directly."""
-    engines = network.plan.engines
-    return [
-        other
-        for other, caller in engines.items()
-        if caller.kind == "endpoint"
-        and caller.address is not None
-        and "h323" in caller.speaks
-        and caller.home is not None
-        and engines[caller.home].kind == "gatekeeper"
-        and not network.admits(engines[name], caller.organisation)
-    ]
+def is_closed(network: PlanNetwork, name: str) -> bool:
+    """Does the engine take calls of :func:`senders` only?"""
+    return network.admitted(network.plan.engines[name]) is not None
 
 
 MODULES = ("func_groupcount", "func_dialplan")
@@ -78,11 +92,12 @@ def has_rules(network: PlanNetwork, name: str) -> bool:
 
 
 def contexts(
-    network: PlanNetwork, name: str, arriving: Protocol, plus: str, rewriting: list[str]
+    network: PlanNetwork, name: str, arriving: Protocol, plus: str, rewriting: Callable[[str], Iterator[str]]
 ) -> Iterator[str]:
     """The contexts of organisations with rules, for calls that arrive by a protocol.
 
-    ``plus`` is how numbers begin there; ``rewriting`` are the lines that make numbers international.
+    ``plus`` is how numbers begin there; ``rewriting`` gives the lines that make numbers international and go
+    on in a context.
     """
     told = set()
     for other, caller in network.plan.engines.items():
@@ -93,19 +108,20 @@ def contexts(
             continue
         told.add(own)
         yield f"; {parts.place(network, 'organisations', caller.organisation or '')}"
+        ruling, routing = f"rules{own.removeprefix('from')}", ROUTES.format(arriving)
         yield f"[{own}]"
-        yield from rewriting
+        yield from rewriting(ruling)
+        yield f"include => {ruling}\n[{ruling}]"
         rules = {"": False, **(permissions(network, name, caller) or {"": True})}
         if rules[""] and most_calls(network, name, caller) is None:
-            # Extensions here take precedence over included ones.
-            yield f"include => from-{arriving}"
+            yield f"include => {routing}"
             del rules[""]
         for prefix, may in sorted(rules.items()):
             waits = [_WAIT] if arriving == "h323" else []
             for pattern in patterns(f"{plus}{prefix or 'X'}", arriving):
                 begin = f"exten => _{pattern},1,"
                 if may:
-                    yield from _passing(network, name, caller, begin, f"from-{arriving}", waits)
+                    yield from _passing(network, name, caller, begin, routing, waits)
                     continue
                 yield f"{begin}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
                 yield from waits
@@ -184,7 +200,7 @@ def route(network: PlanNetwork, name: str) -> Iterator[str]:
     for other, address, organisation, most in _callers(network, name):
         where = parts.place(network, "organisations", organisation, "most_calls")
         known = f'$var(organisation) = "{organisation}"; $var(most) = {most};'
-        yield f'  if ($si == "{address}") {{ {known} }}  # {other}, {where}'
+        yield f"  if (src_ip == {address}) {{ {known} }}  # {other}, {where}"
     yield _COUNT
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from weirlab.numbering.configs import admission, parts
@@ -107,12 +108,14 @@ def _ooh323(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
             if name in route.to and len(route.prefix) > 1:
                 yield f"e164={route.prefix[1:]}"
                 break
-    yield "context=from-h323"
+    closed = admission.is_closed(network, name)
+    yield f"context={admission.REFUSED if closed else 'from-h323'}"
     yield f"gatekeeper={parts.address(network, keeper) if keeper else 'DISABLE'}"
     yield "faststart=no\nh245tunneling=no"
     yield from _codecs(engine)
     yield f"dtmfmode=rfc2833\ntracelevel=1\nlogfile={root}/log/h323.log"
-    near = {*parts.feeders(network, name), *parts.targets(network, name), *admission.direct(network, name)}
+    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    near.update(admission.senders(network, name) if closed else ())
     for other, peer in network.plan.engines.items():
         if other in near and "h323" in peer.speaks and peer.kind != "gatekeeper":
             context = admission.context(network, name, other, "h323")
@@ -140,11 +143,13 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
     for arriving in ("sip", "h323", "mgcp"):
         if arriving not in engine.speaks:
             continue
-        yield f"[from-{arriving}]"
         # A SIP caller's number has its +, those of H.323 and MGCP are digits.
         plus = "+" if arriving == "sip" else ""
-        rewriting = [*_rewriting(network, name, plus, arriving)]
-        yield from rewriting
+        routing = admission.ROUTES.format(arriving)
+        yield f"[from-{arriving}]"
+        yield from _rewriting(network, name, plus, arriving, routing)
+        # Apart, so that a number is rewritten once. Extensions here take precedence over included ones.
+        yield f"include => {routing}\n[{routing}]"
         for index, route in parts.routes(network, name, arriving):
             yield f"; {parts.place(network, 'routes', index)}"
             pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
@@ -160,11 +165,9 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
                 yield " same => n(done),Hangup()"
         if arriving == "h323":
             yield from admission.nowhere()
+        rewriting = partial(_rewriting, network, name, plus, arriving)
         yield from admission.contexts(network, name, arriving, plus, rewriting)
-    callers = network.plan.engines.values()
-    if any(
-        caller.kind == "endpoint" and not network.admits(engine, caller.organisation) for caller in callers
-    ):
+    if admission.is_closed(network, name):
         yield from admission.refusing()
 
 
@@ -194,7 +197,8 @@ def _dial(network: PlanNetwork, engine: Engine, target: str, route: PlanRoute, p
             raise parts.refuse(network, ("routes", index), what)
 
 
-def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol) -> Iterator[str]:
+def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol, onward: str) -> Iterator[str]:
+    """Lines that make numbers international, and go on in the context ``onward``."""
     earlier: list[str] = []
     for i, rule in enumerate(network.plan.engines[name].rewrite):
         location = ("engines", name, "rewrite", i)
@@ -205,15 +209,15 @@ def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol) -
         if number is not None:
             # Asterisk prefers it to any pattern, and an earlier rule of the plan comes first.
             if not number[0].startswith(tuple(earlier)):
-                yield f"exten => {number[0]},1,Goto({plus}{number[1].removeprefix('+')},1)"
+                yield f"exten => {number[0]},1,Goto({onward},{plus}{number[1].removeprefix('+')},1)"
             continue
         assert shape is not None
         goes, comes = shape
         earlier.append(goes)
         new = f"{plus}{comes.removeprefix('+')}"
         for pattern in patterns(goes, arriving):
-            # Nothing may be left: Goto would stay where it is.
+            # Without an extension, Goto has nowhere to go.
             if new or pattern.endswith((".", "!")):
-                yield f"exten => _{pattern},1,Goto({new}${{EXTEN:{len(goes)}}},1)"
+                yield f"exten => _{pattern},1,Goto({onward},{new}${{EXTEN:{len(goes)}}},1)"
     if plus:
         yield f"exten => _X!,1,Hangup({_INCOMPLETE})"

@@ -53,20 +53,22 @@ def _table(network: PlanNetwork, name: str) -> dict[str, object]:
             for index, route in parts.routes(network, name, "h323")
         ],
         **({"callers": callers} if (callers := _callers(network, name)) else {}),
+        **({"closed": True} if admission.is_closed(network, name) else {}),
     }
 
 
 def _callers(network: PlanNetwork, name: str) -> dict[str, object]:
-    """Endpoints with admission rules, by address."""
+    """Gateways and telephones with admission rules, by address."""
     found: dict[str, object] = {}
     for other, caller in network.plan.engines.items():
-        if caller.kind != "endpoint" or "h323" not in caller.speaks or caller.address is None:
+        if caller.kind == "gatekeeper" or "h323" not in caller.speaks or caller.address is None:
             continue
         admitted = network.admits(network.plan.engines[name], caller.organisation)
         may_call = admission.permissions(network, name, caller)
         most_calls = admission.most_calls(network, name, caller)
         # One that calls here is known to neighbours by its name.
-        if not admitted or may_call or most_calls is not None or caller.home == name:
+        is_here = caller.home == name or (caller.kind == "gateway" and name in network.gatekeepers[other])
+        if not admitted or may_call or most_calls is not None or is_here:
             found[caller.address] = {
                 "engine": other,
                 "organisation": caller.organisation or "",
@@ -94,7 +96,11 @@ def gaps(network: PlanNetwork, name: str) -> list[str]:
     """What the plan has the gatekeeper ``name`` do and ``gnugk.ini`` does not say."""
     engine = network.plan.engines[name]
     found = []
-    if _callers(network, name):
+    organisations = {each.organisation for each in network.plan.engines.values() if each.home == name}
+    rules = [network.plan.organisations[each] for each in organisations if each is not None]
+    if admission.is_closed(network, name) or any(
+        each.barred or each.may_call is not None or each.most_calls is not None for each in rules
+    ):
         found.append("rules of admission: Weir's own gatekeeper enforces them")
     if engine.hand_over:
         found.append("records for other protocols: GNU Gatekeeper knows no gateways for them")

@@ -207,16 +207,17 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
 
 
 def _admission(network: PlanNetwork, name: str) -> Iterator[str]:
-    plan = network.plan
-    engine = plan.engines[name]
-    yield "# Callers whose organisation is not admitted here."
+    engine = network.plan.engines[name]
     yield "route[ADMIT] {"
-    for other, caller in plan.engines.items():
-        if caller.kind == "endpoint" and caller.address and not network.admits(engine, caller.organisation):
-            where = parts.place(network, "organisations", engine.organisation or "", "admits")
-            reply = 'sl_send_reply("403", "Not admitted"); exit;'
-            yield f'  if ($si == "{caller.address}") {{ {reply} }}  # {other}, {where}'
-    yield "  return;\n}\n"
+    if network.admitted(engine) is None:
+        yield "  return;  # calls from any address: the plan has no admits for it\n}\n"
+        return
+    where = parts.place(network, *network.admission(name))
+    yield f"  # Engines of admitted organisations, and telephones at home here: {where}"
+    for other in admission.senders(network, name):
+        yield f"  if (src_ip == {parts.address(network, other)}) return;  # {other}"
+    yield '  xlog("L_NOTICE", "REJECTED num=$rU not admitted from $si\\n");'
+    yield '  sl_send_reply("403", "Not admitted");\n  exit;\n}\n'
 
 
 def _rewriting(network: PlanNetwork, name: str) -> Iterator[str]:
@@ -251,7 +252,7 @@ def _permissions(network: PlanNetwork, name: str) -> Iterator[str]:
         if [*permissions] == [""]:
             continue
         where = parts.place(network, "organisations", caller.organisation)
-        yield f'  if ($si == "{caller.address}") {{  # {other} of {caller.organisation}, {where}'
+        yield f"  if (src_ip == {caller.address}) {{  # {other} of {caller.organisation}, {where}"
         for prefix in sorted(permissions, key=lambda each: (-len(each), each)):
             action = "return;" if permissions.get(prefix) else 'sl_send_reply("403", "Barred"); exit;'
             yield f'    if ($rU =~ "^\\+{prefix}") {{ {action} }}'

@@ -211,6 +211,9 @@ class Gatekeeper:
             return ras.AdmissionReject(asked.number, "incompleteAddress")
         caller = self.table.callers.get(known.signalling.host)
         call = (asked.endpoint, asked.call, asked.reference)
+        if caller is None and self.table.closed:
+            self._tell(f"REJECTED num={asked.digits} {known.signalling.host} is not admitted")
+            return ras.AdmissionReject(asked.number, BARRED)
         if caller is not None and (why := self._forbidden(caller, asked.digits, call, now_s)):
             return ras.AdmissionReject(asked.number, why)
         callers = () if caller is None else (caller.engine,)

@@ -94,7 +94,9 @@ class GatekeeperTable:
     """Gatekeepers that may ask, by address."""
     prefixes: tuple[Prefix, ...]
     callers: Mapping[str, Caller] = field(default_factory=dict)
-    """Endpoints with rules, by address."""
+    """Gateways and telephones with rules, by address."""
+    closed: bool = False
+    """Does it take calls of ``callers`` only?"""
 
     @classmethod
     def of(cls, document: object) -> GatekeeperTable:

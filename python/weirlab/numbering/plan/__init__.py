@@ -268,6 +268,8 @@ def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str,
     for name, engine in plan.engines.items():
         here = ("engines", name)
         yield "organisation", engine.organisation, (*here, "organisation")
+        for i, other in enumerate(engine.admits or ()):
+            yield "organisation", other, (*here, "admits", i)
         yield "engine", engine.home, (*here, "home")
         for i, tree in enumerate(engine.trees):
             yield "tree", tree, (*here, "trees", i)

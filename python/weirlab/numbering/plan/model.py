@@ -1,7 +1,6 @@
 """The models of a numbering plan: one pydantic model per section, with defaults.
 
-Numbers and prefixes are in international form, ``+420224355289``, and in quotes: YAML reads ``+420`` as the
-number 420.
+Numbers and prefixes are international, ``+420224355289``, and in quotes: YAML reads ``+420`` as 420.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Organisation(PlanElement):
     contacts: tuple[Contact, ...] = ()
     """Whom to contact."""
     admits: tuple[Name, ...] | None = None
-    """Organisations whose calls its engines accept, besides its own; without it, all."""
+    """Organisations that its engines take calls from, besides its own; without it, calls from any address."""
     may_call: tuple[Prefix, ...] | None = None
     """What its callers may call; without it, every number."""
     barred: tuple[Prefix, ...] = ()
@@ -139,6 +138,8 @@ class Engine(PlanElement):
     """The organisation that runs it."""
     codecs: tuple[Codec, ...] = ()
     """Codecs that it offers and accepts, the preferred one first; without it, codecs are not checked."""
+    admits: tuple[Name, ...] | None = None
+    """Organisations that it takes calls from, besides its own; without it, those that its own one admits."""
     transcodes: bool = True
     """The gateway transcodes between its codecs."""
     trees: tuple[Name, ...] = ()
@@ -165,8 +166,9 @@ class Engine(PlanElement):
             raise ValueError(f"a {self.kind} speaks {own[0]} only; a gateway translates")
         if own is None and not self.protocols:
             raise ValueError(f"list under protocols what the {self.kind} speaks, e.g. [sip]")
-        if self.kind == "endpoint" and (self.trees or self.hand_over or self.rewrite):
-            raise ValueError("an endpoint does not route: leave out trees, hand_over and rewrite")
+        routes = self.trees or self.hand_over or self.rewrite or self.admits is not None
+        if self.kind == "endpoint" and routes:
+            raise ValueError("an endpoint does not route: leave out trees, hand_over, rewrite and admits")
         if self.kind != "endpoint" and self.home is not None:
             raise ValueError("home is for endpoints; other engines have routes")
         if self.kind != "endpoint" and (self.transport != "udp" or self.early_media or self.forwards_to):
@@ -190,8 +192,7 @@ class PlanTree(PlanElement):
     suffix: Host
     """The domain below which numbers are looked up, such as e164.arpa."""
     zone: Host | None = None
-    """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix, so that your name server
-    answers for all numbers below it, those of others too."""
+    """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix, others' numbers too."""
     visibility: Visibility = "public"
     """public: in the public DNS; private: only for the plan's engines."""
     fill_holes: bool = True

@@ -19,6 +19,7 @@ from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing.profiles import Names
 from weirlab.numbering.routing.trees import EnumTree, Prefixes, continued
+from weirlab.scenario.document import Location
 
 Table = tuple[str, Protocol | None, bool]
 """An engine, the protocol over which calls arrive for its routes (None for any), and ``after_trees``."""
@@ -224,12 +225,23 @@ class PlanNetwork:
         """Calls that callers of ``organisation`` may have at once; None for no limit."""
         return None if organisation is None else self.plan.organisations[organisation].most_calls
 
+    def admitted(self, engine: Engine) -> tuple[str, ...] | None:
+        """Organisations that ``engine`` takes calls from, besides its own; None for any address."""
+        if engine.admits is not None or engine.organisation is None:
+            return engine.admits
+        return self.plan.organisations[engine.organisation].admits
+
     def admits(self, engine: Engine, organisation: str | None) -> bool:
-        """Does ``engine`` take calls of ``organisation``?"""
-        if engine.organisation is None or organisation in (None, engine.organisation):
-            return True
-        admitted = self.plan.organisations[engine.organisation].admits
-        return admitted is None or organisation in admitted
+        """Does ``engine`` take calls from engines and telephones of ``organisation``?"""
+        admitted = self.admitted(engine)
+        return admitted is None or organisation in (None, engine.organisation, *admitted)
+
+    def admission(self, name: str) -> Location:
+        """The part of the plan that says whom the engine ``name`` admits."""
+        engine = self.plan.engines[name]
+        if engine.admits is not None or engine.organisation is None:
+            return ("engines", name, "admits")
+        return ("organisations", engine.organisation, "admits")
 
     def international(self, dialled: str) -> str | None:
         """The number of a range that ``dialled`` means, without + and perhaps without its country code.

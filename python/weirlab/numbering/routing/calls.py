@@ -30,6 +30,8 @@ class Arrival(NamedTuple):
     """Codecs offered, the preferred one first; None if unknown."""
     organisation: str | None
     """The organisation of the caller."""
+    sender: str | None = None
+    """Whose address the call comes from: in direct mode, gatekeepers pass no calls on; None if unknown."""
     steps: tuple[RouteStep, ...] = ()
     been: tuple[tuple[str, str, str], ...] = ()
     """Engine, number and protocol of the earlier arrivals."""
@@ -85,15 +87,15 @@ def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
         yield arrival.end("loop", engines=(*(name for name, _, _ in arrival.been), arrival.engine))
         return
     arrival = arrival._replace(been=(*arrival.been, here))
-    if not network.admits(engine, arrival.organisation):
-        place: Location = ("organisations", engine.organisation or "", "admits")
-        yield arrival.end("not admitted", place, organisation=arrival.organisation, by=engine.organisation)
-        return
     if engine.kind == "endpoint":
         if engine.forwards_to is not None and len(arrival.been) > 1:
             yield from _forwarded(network, arrival, engine.forwards_to)
         else:
             yield arrival.end("answered")
+        return
+    organisation = network.plan.engines[arrival.sender].organisation if arrival.sender else None
+    if not network.admits(engine, organisation):
+        yield arrival.end("not admitted", network.admission(arrival.engine), organisation=organisation)
         return
     arrival = _rewritten(network, arrival)
     digits = arrival.number.removeprefix("+")
@@ -105,7 +107,7 @@ def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
     if engine.kind == "gateway":
         arrival = arrival._replace(number=f"+{digits}")
     if len(arrival.been) == 1 and not network.may_call(arrival.organisation, digits):
-        place = ("organisations", arrival.organisation or "")
+        place: Location = ("organisations", arrival.organisation or "")
         yield arrival.end("barred", place, organisation=arrival.organisation)
         return
     most = network.most_calls(arrival.organisation)
@@ -384,5 +386,6 @@ def _leg(
         offer=offer,
         steps=(*arrival.steps, *steps),
         offered=arrival.offer,
+        sender=arrival.sender if engine.kind == "gatekeeper" else arrival.engine,
     )
     yield from arrivals(network, onward)

@@ -253,8 +253,8 @@ def rewrite_limit(engine: Engine, rule: Rewrite) -> str:
     known = exact(rule) is not None or (shape is not None and shape[0] and not shape[0].startswith("+"))
     if engine.kind == "gateway" and not known:
         return (
-            r"Weir writes only rules such as ^00(.*)$ to +\1, or ^(112)$ to +420\1, into dial plans of "
-            "Asterisk; write it so, or let the proxy rewrite"
+            r"Weir writes only rules for first digits, such as ^00(.*)$ to +\1, and for one number, such as "
+            r"^(150)$ to +420\1, into dial plans of Asterisk; write it so, or let the proxy rewrite"
         )
     return ""
 

@@ -195,7 +195,7 @@ def test_a_neighbour_is_asked_where_its_numbers_lead() -> None:
     made = two_gatekeepers(others)
     asked = admission("420401000001", endpoint="10.95.0.41:1720")
     assert answer(made, asked) == ras.AdmissionConfirm(7, 1280, east)
-    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8, ())]
+    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8, ("gw-west",))]
     unknown = admission("420409", endpoint="10.95.0.41:1720")
     assert answer(made, unknown) == ras.AdmissionReject(7, "calledPartyNotRegistered")
 
