@@ -138,7 +138,11 @@ def _freed(one: FixedRule, found: RulesetOutcome) -> str:
     if one.freed_mean_position is None:
         return ""
     if one.why == NO_COUNTER:
-        return _if_better(one.freed_mean_position, now, f"; then, at best, {{}} {instead}")
+        return _if_better(
+            one.freed_mean_position,
+            now,
+            f"; if all such rules of {one.chain} had one: at best {{}} {instead}",
+        )
     gains = [
         f"{device_in_words(gain.device)} {duration(freed.saved_ns)} per packet less, threshold "
         f"{rate(freed.threshold_pps)} ({percent(freed.gain_ratio)} more)"

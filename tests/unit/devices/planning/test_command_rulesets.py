@@ -300,3 +300,15 @@ def test_rules_whose_packets_are_left_out_are_named_with_the_file_of_their_place
     after.write_text(RULES.format(fillers="-A FORWARD -p gre -j DROP\n-A FORWARD -p icmp -j ACCEPT\n"))
     answer = " ".join(weir("plan", "--ruleset", after, "--before", before).out.split())
     assert f"1 rule without a counter in {before} are left out (FORWARD 2 of {after})" in answer
+
+
+def test_rules_without_a_counter_that_are_in_the_way_are_told_with_what_a_counter_would_gain(
+    weir: Weir, tmp_path: Path
+) -> None:
+    path = tmp_path / "saved.rules"
+    path.write_text(RULES.format(fillers="-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -p gre -j ACCEPT\n"))
+    ruleset = weir("plan", "--ruleset", path, "--json").json["ruleset"]
+    assert [text.partition(":")[0] for text in ruleset["freed"]] == ["FORWARD rule 1", "FORWARD rule 2"]
+    assert list(ruleset["freed"].values()) == pytest.approx([1, 1], abs=0.01)
+    shown = " ".join(weir("plan", "--ruleset", path, "--details").out.split())
+    assert "if all such rules of FORWARD had one: at best 1.00 rules" in shown
