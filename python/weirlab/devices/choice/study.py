@@ -230,11 +230,12 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
         case.calls,
         answer.verdict,
         look.predicted["threshold_pps"] if look else math.nan,
-        *(
-            each[quantity] if look else math.nan
-            for quantity in ("delay_p99_ns", "loss_ratio")
-            for each in ((look.predicted, look.bounds, look.floors) if look else ({},) * 3)
-        ),
+        look.predicted["delay_p99_ns"] if look else math.nan,
+        look.bounds["delay_p99_ns"] if look else math.nan,
+        look.floors["delay_p99_ns"] if look else math.nan,
+        look.predicted["loss_ratio"] if look else math.nan,
+        look.bounds["loss_ratio"] if look else math.nan,
+        look.floors["loss_ratio"] if look else math.nan,
         most,
         room.ratio if room else math.nan,
         why,
@@ -251,7 +252,13 @@ def _missing_row(case: ChoiceCase, name: str, failed: DeviceProfile) -> ChoiceRo
         case.factor,
         case.calls,
         "not measured",
-        *(nan,) * 7,
+        nan,
+        nan,
+        nan,
+        nan,
+        nan,
+        nan,
+        nan,
         None,
         nan,
         why,
