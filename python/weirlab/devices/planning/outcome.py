@@ -253,6 +253,12 @@ class PlanOutcome:
                     f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
                     "answer is the prediction alone, which every second trial exceeds. Fit again: weir fit"
                 ] = None
+            if one.least_pps is not None:
+                least = self._load(one.least_pps)
+                found[
+                    f"{one.device}: the load is below the lowest profiled one, {least}; delays and losses "
+                    "are those there, as bounds"
+                ] = None
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None

@@ -75,11 +75,13 @@ def limit_missed(limit: QuantityLimit) -> str:
 
 
 def missing(look: PlanForecast, question: PlanningQuestion) -> str:
-    """Which limits are missed, and by how much: all that the prediction misses, else one by its bound."""
+    """Which limits are missed, and by how much: all that the prediction misses, else those that it is too
+    close to, by their bounds."""
     foreseen = [each for each in question.limits if look.predicted[each.quantity] > each.at_most]
     values = look.predicted if foreseen else look.bounds
+    close = [each for each in question.limits if look.decisions[each.quantity] == "misses"]
     parts = []
-    for limit in foreseen or [look.binding]:
+    for limit in foreseen or close or [look.binding]:
         value = values[limit.quantity]
         if not math.isfinite(value):
             parts.append(f"{limit.label} is not known")
@@ -90,6 +92,9 @@ def missing(look: PlanForecast, question: PlanningQuestion) -> str:
         shown = f"predicted at {_shown(limit, values)}" if foreseen else f"up to {_shown(limit, values)}"
         notes = [above] if limit.text != "no loss" else []
         notes += [interval(look, limit.quantity, question.certainty)] if foreseen and question.sure else []
+        if close and not foreseen:
+            predicted = _shown(limit, look.predicted)
+            notes.append(f"predicted at {predicted}, but too close to the limit")
         parts.append(f"{limit.label} {shown}" + (f" ({'; '.join(notes)})" if notes else ""))
     return words(parts)
 
@@ -113,6 +118,9 @@ def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
     """Of an undecided answer: which bounds miss their limits although the predictions do not."""
     look = one.outlook
     assert look is not None
+    if one.least_pps is not None:
+        least = amount(one, one.least_pps, question)
+        return f"only loads from {least} on were profiled; there, {missing(look, question)}"
     if one.headroom is not None and (lighter := one.headroom.lighter) is not None:
         fewer = amount(one, lighter.rate_pps, question)
         unsure_there = _unsure_at(lighter, question)

@@ -11,19 +11,21 @@ has to be monotone: the answer is the end of the stretch that begins at the lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
-from weirlab.model.base import DELAYS, F64, LEVELS, Bool, Prediction, Predictor
+from weirlab.model.base import DELAYS, F64, LEVELS, Bool, Prediction, Predictor, ProfileRange, settings
 from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.planning.requirements import QuantityLimit
+from weirlab.model.servers import SeveralServers
 
 HIGHEST: Final = (100 + max(LEVELS)) / 200
 """The highest certainty that intervals can give; beyond it nothing was calibrated."""
@@ -130,18 +132,52 @@ Decision = Literal["meets", "undecided", "misses"]
 """For one setting: the limits hold with the requested certainty; the interval is too wide to tell; the device
 does not meet them."""
 
-ROOM: Final = 1 / NEAR[0]
+
+def worst(decisions: Iterable[Decision]) -> Decision:
+    """What the decisions on all limits come to."""
+    return max(decisions, key=get_args(Decision).index)
+
+
+ROOM: Final = NEAR[1]
 """Anything no further than this from a limit, in load or in the limited quantity, has reached it: a device
 this close to its threshold is near it, and a plan must not rely on that."""
+
+
+@dataclass(frozen=True)
+class LoadFloor:
+    """A model that answers for a load below the lowest profiled one as for that: a bound, as a lighter load
+    leaves a device more room."""
+
+    model: Predictor
+    least_pps: float
+
+    @classmethod
+    def of(cls, model: Predictor) -> LoadFloor:
+        """``model`` from its lowest profiled load on; from none on if it does not tell."""
+        profiled = getattr(model.one if isinstance(model, SeveralServers) else model, "profiled", None)
+        return cls(model, profiled.rate_min_pps if isinstance(profiled, ProfileRange) else 0.0)
+
+    def predict(
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
+    ) -> Prediction:
+        rate, *others = settings(rate_pps, frame_bytes, position, gap_scv)
+        return self.model.predict(np.maximum(rate, self.least_pps), *others)
+
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
+        return self.model.threshold_pps(position, frame_bytes)
+
+    def replaces(self, rate_pps: float) -> bool:
+        """Whether the answer for this load is that for another."""
+        return rate_pps < self.least_pps * (1 - ProfileRange.RATE_SLACK)
 
 
 @dataclass(frozen=True)
 class OperatingPoints:
     """Settings at which a device is judged; arrays of one shape, or numbers."""
 
-    rate_pps: npt.ArrayLike
-    frame_bytes: npt.ArrayLike
-    position: npt.ArrayLike
+    rate_pps: ArrayLike
+    frame_bytes: ArrayLike
+    position: ArrayLike
 
 
 @dataclass(frozen=True)
@@ -212,7 +248,7 @@ class Judge:
 
     def decide(self, settings: OperatingPoints) -> Decision:
         """The decision on a single setting: the worst of those on the limits."""
-        return max(self.decisions(settings), key=get_args(Decision).index)
+        return worst(self.decisions(settings))
 
     def decisions(self, settings: OperatingPoints) -> tuple[Decision, ...]:
         """The decision on each limit at a single setting with the requested certainty.

@@ -21,10 +21,12 @@ from weirlab.model.planning.judge import (
     ROOM,
     Decision,
     Judge,
+    LoadFloor,
     OperatingPoints,
     Reach,
     reach,
     stretches,
+    worst,
 )
 from weirlab.model.planning.requirements import QuantityLimit
 
@@ -119,6 +121,14 @@ class PlanForecast:
         """Whether the limits hold with the requested certainty."""
         return self.decision == "meets"
 
+    def as_bound(self) -> PlanForecast:
+        """The same if it only bounds what the device does: who misses a limit at more load may meet it."""
+        decisions: dict[str, Decision] = {
+            quantity: "undecided" if decision == "misses" else decision
+            for quantity, decision in self.decisions.items()
+        }
+        return replace(self, decisions=decisions, decision=worst(decisions.values()))
+
 
 @dataclass(frozen=True)
 class Headroom:
@@ -155,6 +165,8 @@ class PlanAnswer:
     """Why there is no answer without extrapolating."""
     foreseen: Reach | None = None
     """For rate, calls and rules: how far the prediction alone reaches, without any certainty."""
+    least_pps: float | None = None
+    """The lowest profiled load, if it stands for the lower one in question, as a bound."""
 
     @property
     def verdict(self) -> Conclusion:
@@ -181,15 +193,25 @@ class PlanAnswer:
 
 
 def answer(device: str, model: Predictor, question: PlanningQuestion) -> PlanAnswer:
-    """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed."""
+    """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed.
+
+    A load below the lowest profiled one is answered as that, which bounds it.
+    """
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
     if question.find in ("rate", "calls"):
         return _load(device, judge, question)
+    floor = LoadFloor.of(model)
+    bounded = judge if question.extrapolate else replace(judge, model=floor)
     if question.find == "rules":
-        return _rules(device, judge, question)
-    if question.find == "frame":
-        return _frames(device, judge, question)
-    return _given(device, judge, question)
+        found = _rules(device, bounded, question)
+    elif question.find == "frame":
+        found = _frames(device, bounded, question)
+    else:
+        found = _given(device, judge, bounded, question)
+    look = found.outlook
+    if look is None or question.extrapolate or not floor.replaces(look.rate_pps):
+        return found
+    return replace(found, outlook=look.as_bound(), least_pps=floor.least_pps)
 
 
 def best(answers: list[PlanAnswer]) -> PlanAnswer | None:
@@ -242,10 +264,11 @@ def _frames(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer
     return replace(_told(device, judge, question, setting), frames=sizes)
 
 
-def _given(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
+def _given(device: str, judge: Judge, bounded: Judge, question: PlanningQuestion) -> PlanAnswer:
+    """The answer by ``bounded`` at the given load, and how far ``judge`` goes from the lowest load on."""
     frame, position, rate = _number(question.frame_bytes), _number(question.position), _given_pps(question)
     setting = OperatingPoints(rate, frame, position)
-    why = tuple(judge.reasons(setting))
+    why = tuple(bounded.reasons(setting))
 
     def place(rates: F64) -> OperatingPoints:
         return OperatingPoints(rates, frame, position)
@@ -254,7 +277,7 @@ def _given(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
         return PlanAnswer(device, question.find, None, refused=why)
     most, foreseen = _reaches(judge, RATES_PPS, place)
     value, alone = (math.nan if one.value is None else one.value for one in (most, foreseen))
-    said = _told(device, judge, question, setting)
+    said = _told(device, bounded, question, setting)
     lighter = _lighter_unsure(judge, most, place, rate) if said.met else None
     headroom = Headroom(most, value / rate, value - rate, alone, lighter)
     if lighter is not None and said.outlook is not None:
@@ -304,7 +327,7 @@ def outlook(judge: Judge, setting: OperatingPoints) -> PlanForecast:
         bounds=bounds,
         floors=floors,
         decisions=dict(zip((limit.quantity for limit in judge.limits), decisions, strict=True)),
-        decision=max(decisions, key=get_args(Decision).index),
+        decision=worst(decisions),
         binding=binding,
         used=float(verdict.bounds[binding.quantity]) / binding.at_most,
         why_extrapolated=tuple(found.why),

@@ -147,6 +147,15 @@ def test_profiles_are_chosen_from_without_measuring(
     assert all(text in page for text in ("Headroom", "will do", "Threshold", "old", "new"))
 
 
+def test_fewer_calls_than_were_profiled_are_answered_by_the_lowest_profiled_load(
+    weir: Weir, models: Path
+) -> None:
+    answer = weir("choose", "--profiles", models / "devices.json", "--calls", "1", "--rules", "100", "--json")
+    assert (answer.code, answer.json["best"]) == (0, "new")
+    assert {row["verdict"] for row in answer.json["rows"]} == {"meets"}
+    assert all("below the lowest profiled one" in warning for warning in answer.json["warnings"])
+
+
 def test_verdicts_are_only_the_same_if_those_without_a_tunnel_are_as_well(weir: Weir, models: Path) -> None:
     asked = (
         "choose", "--profiles", models / "devices.json", "--tunnel", models / "tunnel.json", "--calls",

@@ -80,6 +80,16 @@ def test_a_load_that_the_prediction_misses_is_not_met_however_noisy_the_profile(
         assert answer("d", model, asked(600_000)).verdict == "misses"
 
 
+@pytest.mark.parametrize(("room", "verdict"), [(1.105, "undecided"), (1.09, "misses")])
+def test_what_the_prediction_meets_with_a_tenth_to_spare_is_undecided(
+    fitted: Mapping[str, QueueingModel], room: float, verdict: str
+) -> None:
+    """Reported: a tunnel with 33.3 kpps by the prediction did not meet 30 kpps."""
+    capacity = answer("d", fitted["noisy"], asked(30_000)).headroom
+    assert capacity is not None
+    assert answer("d", fitted["noisy"], asked(capacity.foreseen_pps / room)).verdict == verdict
+
+
 def test_without_certainty_nothing_is_undecided(fitted: Mapping[str, QueueingModel]) -> None:
     for model in fitted.values():
         for rate_pps in (30_000, 300_000, 600_000):

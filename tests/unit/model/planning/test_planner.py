@@ -202,6 +202,31 @@ def test_whole_numbers_are_searched_to_the_unit(exact: Textbook) -> None:
     assert found.value == 496  # 1000 + 2 n + 6.4 <= 2000
 
 
+def test_a_load_below_the_lowest_profiled_one_is_bounded_by_that(regular: list[Observation]) -> None:
+    """Reported: a choice among profiles that it had made itself refused 60 calls, but not 300."""
+    model = QueueingModel.fit(regular)
+    least_pps = model.profiled.rate_min_pps
+    light = question("device", "p99<1ms", load=OfferedLoad(least_pps / 10))
+    found, there = (
+        answer("d", model, replace(light, load=OfferedLoad(pps))) for pps in (least_pps / 10, least_pps)
+    )
+    assert (found.verdict, found.least_pps, there.least_pps) == ("meets", least_pps, None)
+    assert found.outlook is not None
+    assert there.outlook is not None
+    assert found.outlook.predicted == there.outlook.predicted
+    assert found.headroom is not None
+    assert there.headroom is not None
+    assert found.headroom.ratio == pytest.approx(10 * there.headroom.ratio)
+    for unknown, find in (("position", "rules"), ("frame_bytes", "frame")):
+        assert answer("d", model, replace(light, find=find, **{unknown: None})).verdict == "meets"
+    # A device that misses a limit at more load may meet it at this one.
+    tight = replace(light, limits=(parse_limit("p99<1us"),))
+    assert answer("d", model, tight).verdict == "undecided"
+    assert answer("d", model, replace(tight, load=OfferedLoad(least_pps))).verdict == "misses"
+    assert answer("d", model, replace(light, extrapolate=True)).least_pps is None
+    assert answer("d", model, replace(light, position=1e5)).verdict == "not profiled"
+
+
 def test_a_fitted_models_capacity_is_its_own_boundary(regular: list[Observation]) -> None:
     model = QueueingModel.fit(regular)
     found = answer("d", model, question("rate", "p99<1ms", "loss<0.1%"))
