@@ -119,7 +119,38 @@ def _conclusion(outcome: ChoiceOutcome) -> str:
     if not outcome.base.answers:
         return "No device was measured."
     said = plans.conclusion(outcome.base)
-    return f"No tunnel was measured; without one: {said}" if outcome.bare else said
+    if outcome.bare:
+        return f"No tunnel was measured; without one: {said}"
+    plain = outcome.cases[0].plain
+    if plain is None:
+        return said
+    without = f"Without a tunnel, {_verdicts(plain)}{_most_headroom(plain)}."
+    return f"{without} Behind a tunnel: {said} {_costs(outcome.base, plain)}"
+
+
+def _costs(behind: PlanOutcome, plain: PlanOutcome) -> str:
+    """How many calls each device carries without a tunnel, and behind each."""
+    found = []
+    for bare in plain.answers:
+        name = f"{bare.device} + "
+        tunnels = [
+            f"behind {one.device.removeprefix(name)} {_most(one, behind)}"
+            for one in behind.answers
+            if one.device.startswith(name)
+        ]
+        found.append(f"{plain.name(bare.device)} {_most(bare, plain)}, {words(tunnels)}")
+    return f"Most calls that surely pass: {'; '.join(found)}."
+
+
+def _most(one: PlanAnswer, plan: PlanOutcome) -> str:
+    """``2,659``, or ``0 (66 by the prediction alone)``; the tunnel's cost is the difference."""
+    room, question = one.headroom, plan.question
+    if room is None or question is None:
+        return "not known"
+    value = room.reach.value
+    sure = 0 if value is None or question.call_pps is None else int(value / question.call_pps)
+    alone = reasons.amount(one, room.foreseen_pps, question) if math.isfinite(room.foreseen_pps) else ""
+    return f"0 ({alone} by the prediction alone)" if not sure and alone else count(sure)
 
 
 def remedies(outcome: ChoiceOutcome, command: str) -> list[str]:
@@ -140,12 +171,10 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
 
 
 def _more_cases(outcome: ChoiceOutcome) -> list[str]:
-    """A sentence on the base case without tunnels, and one on each verdict of the others."""
+    """A sentence on each verdict of the other cases."""
     found: list[str] = []
     if not outcome.base.answers:
         return found
-    if (plain := outcome.cases[0].plain) is not None:
-        found.append(f"Without a tunnel, {_verdicts(plain)}{_most_headroom(plain)}.")
     several = len(outcome.request.streams) > 1
     cases: dict[tuple[str, str], list[str]] = {}
     for case in outcome.cases:
@@ -155,10 +184,7 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
         cases.setdefault((_verdicts(case.plan), bare), []).append(asked)
     (_, *same), *others = cases.values()
     if len(same) > 1 and not others:
-        return [
-            *found,
-            f"Verdicts are the same in all {count(len(outcome.cases))} cases.",
-        ]
+        return [f"Verdicts are the same in all {count(len(outcome.cases))} cases."]
     found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
     for (verdicts, bare), asked_with in zip([*cases][1:], others, strict=True):
         listed = "; ".join(asked_with)
@@ -197,6 +223,9 @@ def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
     if outcome.bare:
         return "No tunnel was measured."
     if best is None:
+        plain = outcome.cases[0].plain
+        if plain is not None and plain.best is not None:
+            return f"Without a tunnel, {_verdicts(plain)}; behind one, none surely carries {calls}."
         return f"No device surely carries {calls}."
     headroom = f"{significant(best.headroom_ratio, 2)} × headroom"
     return f"{best.device} carries {calls} behind {plural(best.rules, 'rule')}, with {headroom}."

@@ -147,6 +147,24 @@ def test_profiles_are_chosen_from_without_measuring(
     assert all(text in page for text in ("Headroom", "will do", "Threshold", "old", "new"))
 
 
+def test_what_a_tunnel_costs_comes_after_what_devices_do_without_one(
+    weir: Weir, models: Path, tmp_path: Path
+) -> None:
+    """Reported: that two devices do without a tunnel was only in the second sentence, after a no."""
+    answer = weir(
+        "choose", "--profiles", models / "devices.json", "--tunnel", models / "tunnel.json", "--calls",
+        "1000", "--rules", "100", "--factors", "1", "--out", tmp_path / "page.html", "--json",
+    )  # fmt: skip
+    assert answer.code == 9
+    assert answer.json["conclusion"].startswith("Without a tunnel, old and new will do; ")
+    most = {row["device"]: row["most_calls"] for row in answer.json["rows"]}
+    for name in ("old", "new"):
+        without, behind = most[f"{name}, no tunnel"], most[f"{name} + wireguard-go (user space)"]
+        assert 0 < behind < without
+        assert f"{name} {without:,}, behind wireguard-go {behind:,}" in answer.json["conclusion"]
+    assert "Without a tunnel, old and new will do; behind one, none" in (tmp_path / "page.html").read_text()
+
+
 def test_fewer_calls_than_were_profiled_are_answered_by_the_lowest_profiled_load(
     weir: Weir, models: Path
 ) -> None:
