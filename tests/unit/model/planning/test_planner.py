@@ -217,8 +217,8 @@ def test_a_load_below_the_lowest_profiled_one_is_bounded_by_that(regular: list[O
     assert found.headroom is not None
     assert there.headroom is not None
     assert found.headroom.ratio == pytest.approx(10 * there.headroom.ratio)
-    for unknown, find in (("position", "rules"), ("frame_bytes", "frame")):
-        assert answer("d", model, replace(light, find=find, **{unknown: None})).verdict == "meets"
+    for one in (replace(light, find="rules", position=None), replace(light, find="frame", frame_bytes=None)):
+        assert answer("d", model, one).verdict == "meets"
     # A device that misses a limit at more load may meet it at this one.
     tight = replace(light, limits=(parse_limit("p99<1us"),))
     assert answer("d", model, tight).verdict == "undecided"
