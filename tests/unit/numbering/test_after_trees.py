@@ -48,9 +48,12 @@ def test_a_number_with_a_route_does_not_go_to_the_carrier() -> None:
 
 def test_a_target_whose_answer_is_passed_on_is_the_last_one() -> None:
     """A call that a carrier does not admit (403) is over."""
-    admits = ("  two: {title: Two}", "  two: {title: Two, admits: []}")
-    closed = ("address: 192.0.2.5, host", "organisation: two, address: 192.0.2.5, host")
-    assert ends(with_carrier("alaw", admits, closed), "+420111200001") == ["desk"]
+    gateway_first = CARRIER.replace("spare, gw", "gw, spare")
+    mine = ("core: {kind: proxy,", "core: {kind: proxy, organisation: one,")
+    theirs = ("gw: {kind: gateway,", "gw: {kind: gateway, organisation: two, admits: [],")
+    plan = ((ROUTE, ROUTE + gateway_first), ("trees:\n", SPARE.replace("CODEC", "alaw")), mine)
+    assert ends(network(*plan), "+420333000000") == ["pbx", "spare"]
+    assert ends(network(*plan, theirs), "+420333000000") == ["gw"]
 
 
 def test_checks_accept_it_and_trace_calls_to_it() -> None:

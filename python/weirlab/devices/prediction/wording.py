@@ -79,8 +79,7 @@ _ONE_SIDED: Final = 0.9
 
 def _leaning(row: ErrorRow) -> str:
     """Whether predictions are mostly too high or too low, and how many trials their intervals contain."""
-    if row.of_measurement or row.relative is None:
-        return ""
+    assert row.relative is not None
     lean = row.relative.mean / row.relative.mean_absolute if row.relative.mean_absolute else 0.0
     said = [f"too {'high' if lean > 0 else 'low'}"] if abs(lean) >= _ONE_SIDED else []
     if TOLD_LEVEL in row.coverage_percent:
@@ -146,11 +145,12 @@ def verification(outcome: VerificationOutcome) -> str:
         why = outcome.undecided or machine
         return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
     rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
-    parts = []
+    parts: list[str] = []
     for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):
         errors = {row.quantity: row for row in rows if row.model == model}
         told = [
-            f"{percent(errors[quantity].mape_percent / 100)} {label}{_leaning(errors[quantity])}"
+            f"{percent(errors[quantity].mape_percent / 100)} {label}"
+            + ("" if parts else _leaning(errors[quantity]))
             for quantity, label in (
                 ("threshold", "in the threshold"),
                 ("delay_mean_below", "in the mean delay below it"),
