@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from weirlab.base.quantities import words
-from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
+from weirlab.numbering.checking.findings import PlanFinding, error, line, warning
 from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import EnumEntry, Naptr
 from weirlab.numbering.plan.values import digits_below
@@ -187,7 +187,7 @@ def _service(record: Naptr, place: str) -> Iterator[PlanFinding]:
             "unknown service",
             place,
             f"no engine here understands {record.service}",
-            f"use {named(f'E2U+{name}' for name in ('sip', 'h323', 'voice:tel'))}",
+            "use E2U+sip or E2U+h323",
         )
 
 

@@ -280,9 +280,13 @@ def record_limit(engine: Engine, entry: EnumEntry, record: Naptr) -> str:
     if substitution.pattern.groups > _MOST_GROUPS:
         return (
             f"Kamailio takes up to {_MOST_GROUPS} groups, and this pattern has {substitution.pattern.groups}"
+            "; write it with fewer"
         )
     if (most := max(substitution.references, default=0)) > _MOST_REFERENCE:
-        return f"Kamailio takes the groups \\1 to \\{_MOST_REFERENCE}, and this record refers to \\{most}"
+        return (
+            f"Kamailio takes the groups \\1 to \\{_MOST_REFERENCE}, and this record refers to \\{most}"
+            "; write a pattern that inserts only these"
+        )
     number = f"+{entry.digits}" if entry.number is not None else f"+{entry.digits}{TAIL}"
     if unused := substitution.unused(number):
         return (
