@@ -101,7 +101,9 @@ def gaps(network: PlanNetwork, name: str) -> list[str]:
     if admission.is_closed(network, name) or any(
         each.barred or each.may_call is not None or each.most_calls is not None for each in rules
     ):
-        found.append("rules of admission: Weir's own gatekeeper enforces them")
+        found.append(
+            "rules of admission: Weir's own gatekeeper enforces them, and with this file all calls pass"
+        )
     if engine.hand_over:
         found.append("records for other protocols: GNU Gatekeeper knows no gateways for them")
     if any(route.prefix == "+" and route.prepend for _, route in parts.routes(network, name, "h323")):
