@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt, seconds
+from weirlab.diagnosis.rules.allowance import at_rtt, seconds
+from weirlab.diagnosis.rules.ends import UNSCALED
 from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import count, octets, percent, plural
 

@@ -29,6 +29,22 @@ def test_a_congestion_window_that_allows_far_more_than_gets_through_is_not_the_l
     assert diagnosis.share(cause) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("rate", "cause", "confidence"),
+    [
+        (0.95, "receive_window", "high"),
+        (0.6, "receive_window", "medium"),
+        (0.4, "application_read", "medium"),
+    ],
+)
+def test_a_full_window_that_allows_far_more_than_gets_through_opens_when_the_receiver_reads(
+    rate: float, cause: str, confidence: str
+) -> None:
+    (first, *_) = found(snd_wnd_bytes=100 * MSS, **delivered(rate)).findings
+    assert (first.cause.key, first.confidence) == (cause, confidence)
+    assert first.share > 0.9
+
+
 def test_few_segments_in_flight_show_nothing_against_loss() -> None:
     few = {"unacked": 10, "snd_cwnd": 10, "wqueue_bytes": 210 * MSS}
     assert found(total_retrans=3, **few, **delivered(0.05)).main.key == "loss"

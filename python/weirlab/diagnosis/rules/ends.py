@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
+from weirlab.diagnosis.rules.allowance import AMPLE, at_rtt, got_through, needed, seconds, wanted, window_of
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.timeline import DELAYED_S, weighted_quantile
+from weirlab.diagnosis.timeline import DELAYED_S
 from weirlab.diagnosis.view import TimelineView
-from weirlab.trace.quantities import bit_rate, duration, percent, plural, size
+from weirlab.trace.quantities import bit_rate, percent, plural, size
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
@@ -18,62 +19,14 @@ if TYPE_CHECKING:
 BUFFER_FULL: Final = 1.0
 """Fill of the send buffer: only a completely full one blocks the application."""
 UNSCALED: Final = 65_535
-REST: Final = 0.05
-"""Least share of the time outside a cause that shows what the transfer does without it."""
 SHRUNK: Final = 0.5
 """Share of the largest window. Below it, the missing part of the window is unread data in the buffer."""
 KEEPS_PACE: Final = 0.5
 """Share of the pacing rate. Data that leaves more slowly is held up by the host."""
+MUCH: Final = 2.0
+"""A receive window that allows this multiple of what gets through opens late."""
 STARVED: Final = 0.25
 """Share of the time that a thread waited for a CPU, from which on the wait counts as the cause."""
-
-
-_UNTIMED: Final = "that much per round trip (the RTT is not known)"
-
-
-def seconds(value: float) -> str:
-    return duration(value * 1e9)
-
-
-def at_rtt(bps: float, rtt_s: float) -> str:
-    """A throughput and its round-trip time, or a phrase for an RTT that is not known."""
-    return f"{bit_rate(bps)} at an RTT of {seconds(rtt_s)}" if rtt_s > 0 else _UNTIMED
-
-
-def _window(view: TimelineView, part: Floats) -> tuple[float, float, float]:
-    """The usual window, the usual round trip, and the throughput in bit/s that both allow."""
-    t = view.timeline
-    window = view.usual(t.window_bytes, part)
-    rtt = view.usual(t.rtt_s, part)
-    rtt = rtt if np.isfinite(rtt) else view.facts.min_rtt_s
-    return window, rtt, window * 8 / rtt if rtt > 0 else float("nan")
-
-
-def wanted(view: TimelineView, allowed_bps: float) -> float | None:
-    """The target throughput, else the path's capacity, in bit/s; None if it is not above ``allowed_bps``."""
-    target = view.target_bps
-    if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
-        target = view.capacity * 8
-    return target if target is not None and target > allowed_bps else None
-
-
-def needed(view: TimelineView, allowed_bps: float, rtt_s: float, what: str) -> str:
-    """A phrase: what a faster transfer would need."""
-    target = wanted(view, allowed_bps)
-    if target is None:
-        return f"twice the throughput needs twice the {what}"
-    return f"{size(target * rtt_s / 8, 2)} would be needed for {bit_rate(target)}"
-
-
-def got_through(view: TimelineView, part: Floats) -> tuple[float, float | None]:
-    """The mean bit/s in a part of the time; and the usual rate in the rest, if that is long and faster."""
-    t = view.timeline
-    inside = float((part * t.lasts_s).sum())
-    mean = float((view.rate * part * t.lasts_s).sum()) / inside if inside > 0 else 0.0
-    rest = weighted_quantile(view.rate, (1 - part) * t.lasts_s, 0.5)
-    if not t.seconds - inside > max(REST * t.seconds, 2 * view.facts.min_rtt_s) or not rest > 1.2 * mean:
-        return mean * 8, None
-    return mean * 8, rest * 8
 
 
 # -- the sending application ---------------------------------------------------------------------------------
@@ -184,6 +137,24 @@ def _unread(view: TimelineView) -> Bools:
     return np.asarray(limited & (shrunk | unread))
 
 
+def _opens_late(view: TimelineView, ratio: float) -> Bools:
+    """The window is full, but allows ``ratio`` times what gets through: it opens when the receiver reads."""
+    part = _limited(view) & ~_unread(view)
+    weights = part.astype(np.float64)
+    if not part.any() or not window_of(view, weights)[2] >= ratio * got_through(view, weights)[0] > 0:
+        return np.zeros(len(part), dtype=bool)
+    return part
+
+
+def _opening(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+    window, rtt, allowed = window_of(view, part)
+    why = (
+        f"its window was full, but {size(window)} allow {at_rtt(allowed, rtt)}, and "
+        f"{bit_rate(got_through(view, part)[0])} got through: the window opened later than ACKs came"
+    )
+    return why, explain_window(view, part)[1]
+
+
 def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.cpu_wait, part)
     why = f"it was ready to run but had no CPU for {percent(waited)} of that time, while its buffer was full"
@@ -228,7 +199,7 @@ def _unscaled(view: TimelineView) -> Bools:
 
 def explain_window(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
-    window, rtt, allowed = _window(view, part)
+    window, rtt, allowed = window_of(view, part)
     why = (
         f"its buffer of {size(window)} allows {at_rtt(allowed, rtt)}; {needed(view, allowed, rtt, 'window')}"
     )
@@ -241,7 +212,7 @@ def explain_window(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ..
 
 def _scaling(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     _, evidence = explain_window(view, part)
-    _, rtt, allowed = _window(view, part)
+    _, rtt, allowed = window_of(view, part)
     target = wanted(view, allowed)
     more = "" if target is None else f"; {size(target * rtt / 8, 2)} would be needed for {bit_rate(target)}"
     return (
@@ -275,6 +246,9 @@ WINDOW_RULES: Final = (
         _scaling,
         {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
     ),
+    DiagnosisRule(causes.APPLICATION_READ, lambda view: _opens_late(view, MUCH), _opening),
+    # In between, the path may have stood still for a while.
+    DiagnosisRule(causes.RECEIVE_WINDOW, lambda view: _opens_late(view, AMPLE), explain_window),
     DiagnosisRule(causes.RECEIVE_WINDOW, _limited, explain_window, {"kernel": "high", "sender": "high"}),
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import at_rtt, got_through, seconds, wanted
+from weirlab.diagnosis.rules.allowance import AMPLE, at_rtt, got_through, seconds, wanted
 from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, even, fates_of
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import TimelineView
@@ -22,8 +22,6 @@ MOST_LOST: Final = 0.5
 """Share of the segments. With more, no transfer goes on: something only repeats packets."""
 POLICED: Final = 0.05
 """Share of the segments. With fewer retransmissions, no sender overruns a policer all the time."""
-AMPLE: Final = 1.5
-"""A congestion window that allows this multiple of what gets through is not the limit."""
 FEW_SEGMENTS: Final = 16
 """With fewer in flight, delayed ACKs and repairs take most of the time."""
 MARK_TRIPS: Final = 64

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import seconds
+from weirlab.diagnosis.rules.allowance import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import FULL, MOSTLY, TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
