@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ _REPEATED: Final = (
     "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "jitter_ns",
 )  # fmt: skip
 """Columns that ``--json`` has for each repetition."""
+_MEDIAN_OF: Final = ("loss_ratio", "delay_p99_ns")
 _DELAYS: Final = ("min", "mean", "max", "p50", "p90", "p99", "p999")
 
 
@@ -68,10 +69,11 @@ class TrialOutcome:
 
     @property
     def record(self) -> TrialRecord:
-        """The last attempt; with several repetitions, the last valid one, if there is any."""
-        return next(
-            (repetition for repetition in reversed(self.repetitions) if repetition.valid), self.records[-1]
-        )
+        """The last attempt; with several repetitions, the median of the valid ones, if there are any."""
+        valid = [repetition for repetition in self.repetitions if repetition.valid]
+        if len(valid) < 2:
+            return valid[0] if valid else self.records[-1]
+        return valid[_median([tuple(trial_row(each)[name] for name in _MEDIAN_OF) for each in valid])]
 
     @property
     def row(self) -> dict[str, Any]:
@@ -173,6 +175,15 @@ def _last_attempts(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
 
 
+def _median(trials: Sequence[Sequence[float | None]]) -> int:
+    """Which of ``trials``, each by :data:`_MEDIAN_OF`, stands in the middle; of two, the better one."""
+
+    def known(index: int) -> list[float]:
+        return [math.inf if value is None or math.isnan(value) else value for value in trials[index]]
+
+    return sorted(range(len(trials)), key=known)[(len(trials) - 1) // 2]
+
+
 def repetitions(trials: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows of a run's ``trials`` that count, as ``repetitions`` of the trial's document."""
     return _last_attempts(trials).select(_REPEATED).to_dicts()
@@ -180,9 +191,11 @@ def repetitions(trials: pl.DataFrame) -> list[dict[str, Any]]:
 
 def counted(trials: pl.DataFrame) -> dict[str, Any]:
     """The row in a run's ``trials`` of the attempt that counts, as :attr:`TrialOutcome.record`."""
-    last = _last_attempts(trials)
-    valid = last.filter("valid")
-    row = (valid if valid.height else trials.sort("index", "attempt")).row(-1, named=True)
+    valid = _last_attempts(trials).filter("valid")
+    if valid.height:
+        row = valid.row(_median(valid.select(_MEDIAN_OF).rows()), named=True)
+    else:
+        row = trials.sort("index", "attempt").row(-1, named=True)
     return {name: math.nan if value is None else value for name, value in row.items()}
 
 

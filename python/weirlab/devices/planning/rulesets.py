@@ -217,8 +217,11 @@ def _beyond_order(advice: Advice) -> str:
     for known in advice.known_first[:1]:
         if known.saved > least:
             rule = f"rule {known.chain} {known.place} for established connections"
-            found.append(f"{rule} in the first place ({significant(known.saved)})")
-    return f" More comparisons per packet are saved by {words(found)}." if found else ""
+            found.append(
+                f"{rule} in the first place ({significant(known.saved)}), which changes verdicts unless the "
+                "rules before it match new connections alone"
+            )
+    return f" More comparisons per packet are saved by {' or by '.join(found)}." if found else ""
 
 
 def _best(advice: Advice) -> str:

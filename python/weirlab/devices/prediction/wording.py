@@ -59,7 +59,10 @@ def shifts(found: Sequence[Shift]) -> Iterator[str]:
         for each in found
         if not each.proven
     ]:
-        yield f"Profiled settings measured again prove no change of {' or '.join(same)} since the profile."
+        yield (
+            f"Profiled settings measured again do not tell whether {' or '.join(same)} has changed since the "
+            "profile; the ranges contain the change in 95 % of cases."
+        )
 
 
 def _shift(found: Shift) -> str:

@@ -64,11 +64,16 @@ def repeated(repetitions: Sequence[Mapping[str, Any]]) -> str:
     valid = [each for each in repetitions if each["valid"]]
     if len(valid) < 2:
         return f" {len(valid)} of {len(repetitions)} repetitions counts." if valid else ""
-    lost, p99 = (
+    forwarded, lost, p99 = (
         " to ".join(dict.fromkeys(told(end([each[name] for each in valid])) for end in (min, max)))
-        for name, told in (("loss_ratio", percent), ("delay_p99_ns", duration))
+        for name, told in (("forwarding_pps", rate), ("loss_ratio", percent), ("delay_p99_ns", duration))
     )
-    return f" That is the last of {len(valid)} repetitions: {lost} of the packets were lost, p99 was {p99}."
+    left = len(repetitions) - len(valid)
+    others = f" ({left} more {'does' if left == 1 else 'do'} not count)" if left else ""
+    return (
+        f" That is the median of {len(valid)} repetitions{others}: {forwarded} were forwarded, {lost} of the "
+        f"packets were lost, p99 was {p99}."
+    )
 
 
 def _against(found: Mapping[str, Any]) -> str:

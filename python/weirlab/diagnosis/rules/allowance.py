@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Floats
 
 REST: Final = 0.05
-"""Least share of the time outside a cause that shows what the transfer does without it."""
+"""Least share of the time that shows what the transfer does in it."""
 AMPLE: Final = 1.5
 """A window that allows this multiple of what gets through is not the limit."""
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.allowance import AMPLE, at_rtt, got_through, needed, seconds, wanted, window_of
+from weirlab.diagnosis.rules.allowance import (
+    AMPLE,
+    REST,
+    at_rtt,
+    got_through,
+    needed,
+    seconds,
+    wanted,
+    window_of,
+)
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.timeline import DELAYED_S
 from weirlab.diagnosis.view import TimelineView
@@ -141,7 +150,10 @@ def _opens_late(view: TimelineView, ratio: float) -> Bools:
     """The window is full, but allows ``ratio`` times what gets through: it opens when the receiver reads."""
     part = _limited(view) & ~_unread(view)
     weights = part.astype(np.float64)
-    if not part.any() or not window_of(view, weights)[2] >= ratio * got_through(view, weights)[0] > 0:
+    if (
+        view.share(weights) < REST
+        or not window_of(view, weights)[2] >= ratio * got_through(view, weights)[0] > 0
+    ):
         return np.zeros(len(part), dtype=bool)
     return part
 

@@ -103,7 +103,7 @@ def test_rules_are_ranked_and_a_set_and_established_first_are_advised(weir: Weir
         "one set instead of the rules FORWARD 1-4 (2.94)",
         "rule FORWARD 5 for established connections",
     )
-    assert f"saved by {set_} and {known_} in the first place (3.80)." in shown
+    assert f"saved by {set_} or by {known_} in the first place (3.80), which changes verdicts unless" in shown
     assert "One set instead of rules" in shown
     assert "ESTABLISHED belongs first" in shown
 

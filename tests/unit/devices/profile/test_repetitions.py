@@ -10,13 +10,24 @@ from ...conftest import Weir
 
 
 def row(loss_ratio: float, delay_p99_ns: float, *, valid: bool = True) -> dict[str, Any]:
-    return {"valid": valid, "loss_ratio": loss_ratio, "delay_p99_ns": delay_p99_ns}
+    forwarding_pps = 1e5 * (1 - loss_ratio)
+    return {
+        "valid": valid,
+        "forwarding_pps": forwarding_pps,
+        "loss_ratio": loss_ratio,
+        "delay_p99_ns": delay_p99_ns,
+    }
 
 
 def test_repetitions_are_told_with_their_range_and_spoiled_ones_left_out() -> None:
     """The last of five lost a tenth of what the worst lost."""
     found = repeated([row(0.036, 22.7e6), row(0.9, 1e9, valid=False), row(0, 6.6e6), row(0.0038, 11.5e6)])
-    for end in ("3 repetitions", "0 % to 3.6 %", "6.60 ms to 22.7 ms"):
+    for end in (
+        "3 repetitions (1 more does not count)",
+        "96.4 kpps to 100 kpps",
+        "0 % to 3.6 %",
+        "6.60 ms to 22.7 ms",
+    ):
         assert end in found
 
 
