@@ -34,6 +34,8 @@ KEEPS_PACE: Final = 0.5
 """Share of the pacing rate. Data that leaves more slowly is held up by the host."""
 MUCH: Final = 2.0
 """A receive window that allows this multiple of what gets through opens late."""
+FELL: Final = 0.9
+"""Share of the largest window, below which it is no window that only grew."""
 STARVED: Final = 0.25
 """Share of the time that a thread waited for a CPU, from which on the wait counts as the cause."""
 
@@ -146,16 +148,22 @@ def _unread(view: TimelineView) -> Bools:
     return np.asarray(limited & (shrunk | unread))
 
 
-def _opens_late(view: TimelineView, ratio: float) -> Bools:
-    """The window is full, but allows ``ratio`` times what gets through: it opens when the receiver reads."""
+def _ample(view: TimelineView, ratio: float) -> Bools:
+    """The window is full, but allows ``ratio`` times what gets through."""
     part = _limited(view) & ~_unread(view)
     weights = part.astype(np.float64)
-    if (
-        view.share(weights) < REST
-        or not window_of(view, weights)[2] >= ratio * got_through(view, weights)[0] > 0
-    ):
+    allowed, got = window_of(view, weights)[2], got_through(view, weights)[0]
+    # The allowed rate is NaN if no round trip is known.
+    if view.share(weights) < REST or not allowed >= ratio * got > 0:
         return np.zeros(len(part), dtype=bool)
     return part
+
+
+def _opens_late(view: TimelineView) -> Bools:
+    """An ample window that is mostly smaller than it was: it opens when the receiver reads."""
+    part = _ample(view, MUCH)
+    lower = part & (view.timeline.window_bytes < FELL * _most_window(view))
+    return part & (view.share(lower.astype(np.float64)) > view.share(part.astype(np.float64)) / 2)
 
 
 def _opening(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -258,9 +266,9 @@ WINDOW_RULES: Final = (
         _scaling,
         {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
     ),
-    DiagnosisRule(causes.APPLICATION_READ, lambda view: _opens_late(view, MUCH), _opening),
+    DiagnosisRule(causes.APPLICATION_READ, _opens_late, _opening),
     # In between, the path may have stood still for a while.
-    DiagnosisRule(causes.RECEIVE_WINDOW, lambda view: _opens_late(view, AMPLE), explain_window),
+    DiagnosisRule(causes.RECEIVE_WINDOW, lambda view: _ample(view, AMPLE), explain_window),
     DiagnosisRule(causes.RECEIVE_WINDOW, _limited, explain_window, {"kernel": "high", "sender": "high"}),
 )
 
