@@ -237,29 +237,6 @@ def test_more_flows_than_a_rule_has_room_for_are_refused() -> None:
         table(Flows(count=2), endpoints=endpoints)
 
 
-STATEFUL_VOICE = """\
-*filter
-:FORWARD DROP [0:0]
--A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
--A FORWARD -s 10.20.0.0/16 -d 10.30.0.0/24 -p udp -m udp --dport 10000:30000 -j ACCEPT
-{sip}COMMIT
-"""
-
-
-def test_calls_need_a_rule_for_each_kind_of_their_packets_and_a_way_back() -> None:
-    calls = parse_calls("10", "g711", "rtp", 4)
-    whole = STATEFUL_VOICE.format(sip="-A FORWARD -s 10.20.0.0/16 -p udp -m udp --dport 5060 -j ACCEPT\n")
-    found = next(candidates(iptables_path(whole), "voice.save", None, Flows(), calls))
-    assert found.rule == "FORWARD rule 2"
-    assert found.endpoints is not None
-    assert found.endpoints.source[0].startswith("10.20.")
-    with pytest.raises(InputError, match="SIP from the callers would end at the policy of FORWARD"):
-        next(candidates(iptables_path(STATEFUL_VOICE.format(sip="")), "voice.save", None, Flows(), calls))
-    stateless = whole.replace("-m conntrack --ctstate RELATED,ESTABLISHED", "-s 192.0.2.1/32")
-    with pytest.raises(InputError, match="RTP from those called would end at the policy of FORWARD"):
-        next(candidates(iptables_path(stateless), "voice.save", "2", Flows(), calls))
-
-
 def test_a_large_ruleset_is_walked_in_no_time() -> None:
     lines = [f"-A FORWARD -s 10.{i >> 8}.{i & 255}.0/24 -p udp --dport {1 + i} -j DROP" for i in range(3000)]
     text = "*filter\n:FORWARD DROP [0:0]\n" + "\n".join(

@@ -60,7 +60,6 @@ def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
 _WORST = 5
 """Number of callers listed one by one."""
 
-
 SPOILED: Final = "What callers hear was not measured: no attempt was valid."
 """The answer if the host spoiled the trial, whatever was heard in it."""
 
