@@ -26,6 +26,7 @@ from weirlab.quality.segments import I64
 from weirlab.quality.streams import Streams, clock_skews, measure
 
 F64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
 
 _DEFAULT_PACKET_NS: Final = 20_000_000
 LONGEST_STREAM: Final = 1 << 24
@@ -103,6 +104,8 @@ class CaptureTable:
     """Share of the packets that was lost between capture and receiver, which MOS includes."""
     to_sender_ns: F64
     """The longest round trip between the capture and the sender; NaN: not known."""
+    reported: Bool
+    """Whether receivers report what they missed; if not, ``beyond`` is 0 and means nothing."""
 
     @property
     def mos(self) -> F64:
@@ -191,6 +194,7 @@ def capture_table(
         network_ns,
         beyond,
         far.to_sender_ns,
+        np.isfinite(far.loss_ratio),
     )
 
 

@@ -45,16 +45,15 @@ def r_costs(table: CaptureTable, r: F64, depth_ms: float) -> dict[str, F64]:
 def causes(table: CaptureTable, r: F64, depth_ms: float) -> list[tuple[str, ...]]:
     """What costs each stream most, and what costs at least half as much; empty without an R.
 
-    If receivers report loss, it is that ``before the capture`` or ``behind the capture``; jitter is that of
+    Loss is that ``before the capture``, or ``behind the capture`` as receivers report it; jitter is that of
     the sender if this is near.
     """
     costs = r_costs(table, r, depth_ms)
     before = table.streams.losses.count / table.streams.sent
-    loss = "loss before the capture" if table.beyond.any() else "loss"
     listed = []
     for row in range(len(r)):
         main = _most({name: cost[row] for name, cost in costs.items()}) if np.isfinite(r[row]) else ()
-        places = {loss: before[row], "loss behind the capture": table.beyond[row]}
+        places = {"loss before the capture": before[row], "loss behind the capture": table.beyond[row]}
         near = NEAR_JITTER if table.to_sender_ns[row] <= NEAR_NS else "jitter"
         parts = {"loss": _most(places), "jitter": (near,)}
         listed.append(tuple(cause for name in main for cause in parts.get(name, (name,))))

@@ -202,7 +202,7 @@ def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
 
 
 def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
-    arrived = (1 - pl.col("loss_ratio")) * (1 - pl.col("lost_beyond"))
+    arrived = (1 - pl.col("loss_ratio")) * (1 - pl.col("lost_beyond").fill_null(0.0))
     streams = streams.with_columns(loss_ratio=1 - arrived)
     kinds = codecs(streams)
     left = streams.height - _DRAWN

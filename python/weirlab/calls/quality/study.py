@@ -181,7 +181,7 @@ class QualityOutcome:
             **asdict(self.streams[i]),
             "packet_ns": self.table.packet_ns[i],
             "network_ms": self.table.network_ns[i] / 1e6,
-            "lost_beyond_ratio": self.table.beyond[i],
+            "lost_beyond_ratio": self.table.beyond[i] if self.table.reported[i] else None,
             "skew_ppm": self.table.skew[i] * 1e6,
             **{name: getattr(measured, name)[i] for name in _COLUMNS},
             "lost": measured.losses.count[i] if self.streams[i].loss_known else None,

@@ -213,7 +213,7 @@ def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
         "loss_ratio": _known(outcome.loss_ratio[i]),
         "loss_estimated": stream.loss_estimated,
         "causes": ", ".join(outcome.causes[i]),
-        "lost_beyond": float(outcome.table.beyond[i]),
+        "lost_beyond": float(outcome.table.beyond[i]) if outcome.table.reported[i] else None,
         "longest_run": int(measured.losses.longest[i]) if stream.loss_known else None,
         "late": None if late is None else int(late),
         "copies": int(measured.duplicated[i]),

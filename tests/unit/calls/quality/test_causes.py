@@ -29,10 +29,19 @@ def test_loss_and_jitter_of_different_streams_are_counted_apart(file: Path) -> N
     parts = [(holey, 9000), (holey, 9002), (shaky, 9004)]
     bad = [replace(one, ssrc=port, src_port=port) for packets, port in parts for one in packets]
     outcome = outcome_of(file, [*many(good, 4), *bad])
-    assert outcome.causes == [(), (), (), (), ("loss",), ("loss",), ("jitter",)]
+    assert outcome.causes == [
+        (),
+        (),
+        (),
+        (),
+        ("loss before the capture",),
+        ("loss before the capture",),
+        ("jitter",),
+    ]
     assert found(outcome, "jitter")[0][0] == (7,)
     assert verdict(outcome).startswith(
-        "3 of 7 voice streams are below MOS 4.0: 2 by loss (streams 5, 6), 1 by jitter (stream 7)."
+        "3 of 7 voice streams are below MOS 4.0: 2 by loss before the capture (streams 5, 6), "
+        "1 by jitter (stream 7)."
     )
 
 
@@ -47,7 +56,7 @@ def test_jitter_is_the_cause_behind_any_buffer(file: Path, heard: BufferChoice) 
 
 def test_loss_beside_harmful_jitter_is_not_all(file: Path) -> None:
     shaky = without(talk(1_000, jitter_us=20_000), [n for n in range(50, 950) if not n % 12])
-    assert outcome_of(file, shaky).causes == [("loss", "jitter")]
+    assert outcome_of(file, shaky).causes == [("loss before the capture", "jitter")]
 
 
 def test_a_long_way_is_neither_loss_nor_jitter(file: Path) -> None:

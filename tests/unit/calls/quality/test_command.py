@@ -24,7 +24,8 @@ def test_a_table_per_question_and_one_sentence_about_the_worst(weir: Weir, file:
     assert answer.code == 0, answer.err
     first = answer.out.splitlines()[0]
     assert first.startswith(
-        "1 of 3 voice streams is below MOS 4.0: 1 by loss (stream 1). The MOS of 1 is not known. 3 voice "
+        "1 of 3 voice streams is below MOS 4.0: 1 by loss before the capture (stream 1). The MOS of 1 is not "
+        "known. 3 voice "
     )
     assert first.endswith("(stream 1, 4.0 % lost); network delay not measured.")
     for text in ("192.0.2.1:4000", "192.0.2.2:4002", "PCMU", "type 97", "20 (4.0 %)"):

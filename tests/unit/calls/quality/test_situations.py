@@ -231,7 +231,7 @@ def test_calls_are_listed_with_their_streams_and_what_is_wrong(file: Path) -> No
     outcome = outcome_of(file, [*there, *without(back(there), range(100, 500, 8))], answered())
     (calls,) = tables.calls(outcome, 8)
     assert [row[0] for row in calls.rows] == ["alice@example.net > bob@example.net"]
-    assert (calls.rows[0][3:5], calls.rows[0][-1]) == (("1", "2"), "loss")
+    assert (calls.rows[0][3:5], calls.rows[0][-1]) == (("1", "2"), "loss before the capture")
     assert not tables.calls(outcome_of(file, there), 8)
 
 
