@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import InputError, TrialError
@@ -67,7 +68,7 @@ class TrialOutcome:
         """The attempt that counts, for each repetition."""
         return tuple({record.index: record for record in self.records}.values())
 
-    @property
+    @cached_property
     def record(self) -> TrialRecord:
         """The last attempt; with several repetitions, the median of the valid ones, if there are any."""
         valid = [repetition for repetition in self.repetitions if repetition.valid]

@@ -73,10 +73,13 @@ def conclusion(outcome: PlanOutcome) -> str:
         parts.append(outcome.change.sentence)
     if outcome.ruleset is not None:
         parts.append(advice_sentence(outcome.ruleset))
+    gaps: dict[str, list[str]] = {}
     for one in outcome.answers:
-        if one.outlook is not None and (text := one.outlook.unchecked):
-            name = f"{outcome.name(one.device)}: " if len(outcome.answers) > 1 else ""
-            parts.append(f"{name}{text}."[:1].upper() + f"{name}{text}."[1:])
+        if one.outlook is not None and one.outlook.unchecked:
+            gaps.setdefault(one.outlook.unchecked, []).append(outcome.name(one.device))
+    for gap, names in gaps.items():
+        said = gap if len(names) == len(outcome.answers) else f"{words(names)}: {gap}"
+        parts.append(f"{said[:1].upper()}{said[1:]}.")
     some = 0 < len(outcome.simulated) < len(outcome.answers)
     if some:
         parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")
