@@ -106,8 +106,8 @@ def irregular(trials: UsableTrials) -> pl.DataFrame:
     """Valid trials of a grid that differ from the others: one row per trial, with ``why``.
 
     ``unsteady`` ones are in overload and count for the threshold; ``lossy`` ones lost packets at a load
-    below it, and count neither for it nor for models; ``late`` ones lost none there, but had packets queued
-    at their end, and count.
+    below it, and count neither for it nor for the fit of models, but for their intervals; ``late`` ones lost
+    none there, but had packets queued at their end, and count.
     """
     lossy = ~pl.col("overload") & ~pl.col("below")
     return (

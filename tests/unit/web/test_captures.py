@@ -98,7 +98,9 @@ def test_a_capture_of_voice_has_its_mos(client: TestClient, tmp_path: Path) -> N
     data_id = send(client, pcap(tmp_path / "voice.pcap", frames(bad)).read_bytes())
     assert settled(client, data_id)["stage"] == "ready"
     page = client.get(f"/api/captures/{data_id}").json()
-    assert "1 of 1 voice stream is below MOS 4.0: 1 by loss (stream 1)." in page["conclusion"]
+    assert (
+        "1 of 1 voice stream is below MOS 4.0: 1 by loss before the capture (stream 1)." in page["conclusion"]
+    )
     (streams,) = [table for table in page["others"] if "MOS" in table["columns"]]
     assert len(streams["rows"]) == 1
     lost, delay = page["voice"]["charts"]

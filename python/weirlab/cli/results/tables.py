@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WHY: Final = {
     "unsteady": "in overload, but forwards less than 90 % of what others do; counted",
-    "lossy": "loses packets below the threshold; not counted, nor used by models",
+    "lossy": "loses packets below the threshold; used for intervals alone",
     "late": "loses nothing below the threshold, but still had packets queued at its end; counted",
 }
 
