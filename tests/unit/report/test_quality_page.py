@@ -38,7 +38,7 @@ def told(path: Path, packets: list[tuple[int, bytes]]) -> page.StreamAssessment:
         (frames(streams(3)), "All 3 voice streams were heard well (MOS 4.0 or more)."),
         (
             frames(streams(4, 1)),
-            "1 of 4 voice streams is below MOS 4.0: 1 by loss (stream 1).",
+            "1 of 4 voice streams is below MOS 4.0: 1 by loss before the capture (stream 1).",
         ),
         (
             frames(streams(2, 1, 96)),
