@@ -40,7 +40,7 @@ def one_trial(
     flows = Flows(count=20, ip=ip)
     aimed = driver.aim(match, flows)
     assert aimed is not None
-    spec = TrialSpec(Traffic(Rate(1000), Constant(128), flows, warmup_s=0.05, duration_s=0.2))
+    spec = TrialSpec(Traffic(Rate(1000), Constant(128), flows, warmup_s=0.05, duration_s=1.0))
     with NetnsLab(driver, aimed=aimed) as lab:
         # The engine warms up with packets of its own.
         assert lab.backend

@@ -163,7 +163,7 @@ def test_packets_of_calls_are_on_the_wire_as_planned() -> None:
 def test_ordinary_traffic_goes_on_as_before_around_calls() -> None:
     from weirlab.traffic.spec import Rate, Traffic
 
-    ordinary = Traffic(Rate(2_000), warmup_s=0.05, duration_s=0.1)
+    ordinary = Traffic(Rate(2_000), warmup_s=0.05, duration_s=1.0)
     with PlainPair("xdp") as pair:
         before, between, after = pair.run(ordinary), pair.play(calls(5, 5)), pair.run(ordinary)
     assert before.packets is after.packets is None

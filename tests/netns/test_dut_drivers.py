@@ -278,7 +278,7 @@ def test_its_own_counters_show_that_packets_pass_it(lab: NetnsLab) -> None:
     assert lab.backend
     lab.set_rules(RuleSetup(3))
     before = lab.counters()
-    result = lab.run(Traffic(Rate(1000), Constant(128), Flows(count=5), warmup_s=0.0, duration_s=0.2))
+    result = lab.run(Traffic(Rate(1000), Constant(128), Flows(count=5), warmup_s=0.0, duration_s=1.0))
     after = lab.counters()
     least, most, names = ON_THE_PATH[lab.dut]
     counted = sum(after[name] - before[name] for name in names)

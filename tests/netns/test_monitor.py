@@ -125,7 +125,7 @@ def test_in_overload_the_counters_agree_and_nothing_is_lost_where_nobody_counts(
 def test_a_link_leaves_nothing_behind(method: Method, made: Any, tmp_path: Path) -> None:
     with LinkLab(MonitorSettings(method, folder=tmp_path)) as lab:
         assert made.left()
-        lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=0.05))
+        lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=1.0))
         assert lab.stages is not None
         assert lab.stages.sent > 0
     assert made.left() == []
@@ -134,5 +134,5 @@ def test_a_link_leaves_nothing_behind(method: Method, made: Any, tmp_path: Path)
 
 def test_records_stay_if_they_are_wanted(tmp_path: Path) -> None:
     with LinkLab(MonitorSettings("tcpdump-bridge", folder=tmp_path, keep=True)) as lab:
-        lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=0.05))
+        lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=1.0))
     assert [path.suffix for path in tmp_path.iterdir() if path.suffix == ".pcap"] == [".pcap"]

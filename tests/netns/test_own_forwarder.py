@@ -18,7 +18,7 @@ from weirlab.traffic.spec import Rate, Traffic
 
 pytestmark = pytest.mark.netns
 
-TRAFFIC = Traffic(Rate(500.0), Constant(128), warmup_s=0.02, duration_s=0.1)
+TRAFFIC = Traffic(Rate(500.0), Constant(128), warmup_s=0.02, duration_s=1.0)
 
 PROGRAM = """
 import os, select, socket, sys

@@ -128,7 +128,7 @@ def test_real_rules_let_test_traffic_through_that_is_aimed_at_one_of_them(tmp_pa
     assert aimed is not None
     with NetnsLab(driver, aimed=aimed) as lab:
         flows = Flows(count=200, order="random")
-        result = lab.run(Traffic(Rate(2000), flows=flows, warmup_s=0.0, duration_s=0.2))
+        result = lab.run(Traffic(Rate(2000), flows=flows, warmup_s=0.0, duration_s=1.0))
         listed = _output(lab, "nft list ruleset")
     assert result.received > 0
     assert result.lost == 0

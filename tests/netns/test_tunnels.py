@@ -43,7 +43,7 @@ NAMES: Final = [
     "strongswan-kernel:aes128-sha1",
 ]  # fmt: skip
 UNENCRYPTED: Final = ("strongswan-libipsec:null-md5",)
-TRAFFIC: Final = Traffic(Rate(500.0), Constant(128), warmup_s=0.02, duration_s=0.1)
+TRAFFIC: Final = Traffic(Rate(500.0), Constant(128), warmup_s=0.02, duration_s=1.0)
 
 RTP_BYTES: Final = 12
 SIZES: Final = (0, 1, 2, 3, 14, 15, 160, 480)

@@ -235,7 +235,7 @@ def test_a_device_that_limits_icmp_still_answers(host: WiredHost, monkeypatch: p
     host.device.call(lambda: subprocess.run(["nft", "-f", "-"], input=limited, text=True, check=True))
     with WiredBed(setting(host), BlackBox(), version=6) as bed:
         flows = Flows(ip=6)
-        result = bed.run(Traffic(Rate(500.0), Constant(128), flows, warmup_s=0.0, duration_s=0.1))
+        result = bed.run(Traffic(Rate(500.0), Constant(128), flows, warmup_s=0.0, duration_s=1.0))
         assert (result.received > 0, result.lost) == (True, 0)
 
 
