@@ -62,6 +62,8 @@ class SwitchFault:
     steal_s: float = 0.0
     steal_after_s: float | None = None
     """How long after the event a watcher sees the stolen time; None: nothing watches."""
+    wait_s: float = 0.0
+    """How long other work has the pair's CPU."""
     lost_before: int = 0
     """Number of packets of the first stream that are lost before the event."""
     stays: bool = False
@@ -107,7 +109,7 @@ class FakePair(Closable):
         self._strays = 1
         """States that belong to no call, as on a real pair."""
         self._connections = 0
-        self._steal_s = 0.0
+        self._steal_s = self._wait_s = 0.0
         self._closed_with = 0
 
     @property
@@ -172,7 +174,7 @@ class FakePair(Closable):
 
     def host(self) -> HostSample:
         idle = {"user": 0.0, "system": 0.0, "softirq": 0.0, "idle": 1.0}
-        return HostSample(self.clock(), {"sender": {**idle, "steal": self._steal_s}, "dut": idle})
+        return HostSample(self.clock(), {"sender": {**idle, "steal": self._steal_s}, "dut": idle}, dut_wait_s=self._wait_s)
 
     def close(self) -> None:
         self.closed += 1
@@ -195,6 +197,7 @@ class FakePair(Closable):
         event = self.events[-1] if len(self.events) > events else None
         self.clock.advance(max(end_ns - self.now_ns(), 0) / NS_PER_S)
         self._steal_s += self._mishap.steal_s
+        self._wait_s += self._mishap.wait_s
         return self._result(traffic, begin_ns, end_ns, event)
 
     def _switch(self, kind: EventKind) -> PairEvent:

@@ -59,6 +59,15 @@ def test_a_load_that_only_the_host_limits_is_not_told_as_what_the_pair_carries(w
     assert typed(CommonLoad, plain(load)) == load
 
 
+def test_other_work_speaks_against_a_pair_only_if_it_loses_packets(writer: RunWriter) -> None:
+    busy = [SwitchFault(wait_s=1.0)] * 4
+    assert search(writer, Pairs(MANNER, busy), 400).calls == 400
+    assert writer.run.trials()["valid"].all()
+    less = search(writer, Pairs(replace(MANNER, carries_calls=290), busy), 400)
+    assert less.calls < 290
+    assert not writer.run.trials()["valid"].all()
+
+
 def test_a_pair_that_carries_nothing_is_an_error(writer: RunWriter) -> None:
     with pytest.raises(TrialError, match="as few as 10 calls"):
         search(writer, Pairs(replace(MANNER, carries_calls=0)), 400)
