@@ -174,7 +174,9 @@ class FakePair(Closable):
 
     def host(self) -> HostSample:
         idle = {"user": 0.0, "system": 0.0, "softirq": 0.0, "idle": 1.0}
-        return HostSample(self.clock(), {"sender": {**idle, "steal": self._steal_s}, "dut": idle}, dut_wait_s=self._wait_s)
+        return HostSample(
+            self.clock(), {"sender": {**idle, "steal": self._steal_s}, "dut": idle}, dut_wait_s=self._wait_s
+        )
 
     def close(self) -> None:
         self.closed += 1
