@@ -131,6 +131,12 @@ class Publication:
         return self.value(experiment, key).number
 
 
+def key_of(name: str) -> str:
+    """The only key that begins with ``name``; else ``name`` itself."""
+    keys = [key for key in KEYS if key.startswith(name)]
+    return keys[0] if len(keys) == 1 else name
+
+
 @cache
 def publication(key: str) -> Publication:
     """The publication called ``key``.

@@ -49,6 +49,7 @@ def reproduce(
 ) -> None:
     """Reproduce."""
     from weirlab.jobs.work import Work
+    from weirlab.publications import key_of
     from weirlab.reproduction import study, tables
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import carry_out, show
@@ -68,6 +69,7 @@ def reproduce(
             sentence = "Measure one here: weir reproduce PUBLICATION --quick"
             session.finish(document, sentence, tables.overview(listed))
         else:
+            publication = key_of(publication)
             about = {"publication": publication, "quick": quick, "only": only or ()}
             name = f"reproduction of {publication}"
             carry_out(session, {"name": name, "reproduction": about}, study.ReproductionScenario, report)

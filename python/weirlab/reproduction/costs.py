@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from weirlab.base.quantities import duration, significant
+from weirlab.base.tables import Table
 from weirlab.calls.ipsec import cost_study
 from weirlab.calls.ipsec.cost import EspCostFindings
 from weirlab.publications import PublishedExperiment, publication
@@ -20,8 +22,6 @@ from weirlab.traffic.calls.codecs import UDP_BYTES
 
 if TYPE_CHECKING:
     from weirlab.report.figure import Figure
-    from weirlab.reproduction.charts import CourseText
-
 
 KEY: Final = "kazemi-ipsec-voip"
 AES, SHA1, MD5 = "aes-cbc", "aes-cbc-hmac-sha1-96", "aes-cbc-hmac-md5-96"
@@ -159,24 +159,16 @@ class IncomingCosts(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText
-
-        text = CourseText(
-            "incoming-costs",
-            self.key,
-            "incoming packets",
-            "Processing time of an incoming packet, over the speech in it.",
-            "ms of speech",
-            "ns",
-        )
+        text = (
+            "incoming-costs", self.key, "incoming packets",
+            "Processing time of an incoming packet, over the speech in it.", "ms of speech", "ns",
+        )  # fmt: skip
         return _courses(
-            runs,
-            text,
-            lambda costs: {
+            runs, text, lambda costs: {
                 f"{suite}, {mode}": costs.course(suite, mode, "in")
                 for suite, mode in product(costs.suites, costs.modes)
             },
-        )
+        )  # fmt: skip
 
     @staticmethod
     def _constant(costs: EspCosts, suite: str, apart_ns: Sequence[float]) -> Decision:
@@ -265,20 +257,16 @@ class CostDirections(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText
-
-        text = CourseText(
+        text = (
             "in-over-out", self.key, "", "How much more an incoming packet costs than an outgoing one.",
             "ms of speech", "in beyond out, %",
         )  # fmt: skip
         return _courses(
-            runs,
-            text,
-            lambda costs: {
+            runs, text, lambda costs: {
                 f"{suite}, {mode}": [100 * each for each in self._increases(costs, suite, mode)]
                 for suite, mode in product(costs.suites, costs.modes)
             },
-        )
+        )  # fmt: skip
 
     @staticmethod
     def _increases(costs: EspCosts, suite: str, mode: str) -> Sequence[float]:
@@ -319,35 +307,30 @@ class WithoutUdp(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText
-
-        text = CourseText(
+        text = (
             "gain-without-udp", self.key, "", "Throughput gained without UDP, by mode and direction.",
             "ms of speech", "gain, %",
             f"Published for incoming packets: {published.values['udp-gain'].text} %.",
         )  # fmt: skip
         return _courses(
-            runs,
-            text,
-            lambda costs: {
+            runs, text, lambda costs: {
                 f"{mode}, {way}": costs.gains(SHA1, mode, f"{way}-udp", f"{way}-rtp")
                 for mode, way in product(costs.modes, ("in", "out"))
             },
-        )
+        )  # fmt: skip
 
 
 def _courses(
-    runs: Runs, text: CourseText, series: Callable[[EspCosts], Mapping[str, Sequence[float]]]
+    runs: Runs, text: Sequence[str], series: Callable[[EspCosts], Mapping[str, Sequence[float]]]
 ) -> Sequence[Figure]:
-    """A line for each series over the packet times."""
-    from weirlab.reproduction.charts import courses
+    """A line for each series over the packet times; ``text`` is that of a ``CourseText``."""
+    from weirlab.reproduction.charts import CourseText, courses
 
     if COSTS not in runs:
         return ()
     costs = EspCosts(cost_study.stored(runs[COSTS]))
-    return courses(
-        text, {name: list(zip(costs.times_ms, one, strict=True)) for name, one in series(costs).items()}
-    )
+    lines = {name: list(zip(costs.times_ms, one, strict=True)) for name, one in series(costs).items()}
+    return courses(CourseText(*text), lines)
 
 
 class DirectHandOver(_Costs):
@@ -357,9 +340,10 @@ class DirectHandOver(_Costs):
     deviations: ClassVar[Sequence[str]] = (
         LIBRARY,
         "A queue between IPsec and UDP, with the IP header checked again, stands for the layers of a system; "
-        "the sockets of one cost more (in-system in the table esp_costs).",
+        "a socket of this system costs more, and stands beside it.",
     )
     _ODD_MS: Final = 40
+    _SLOW: Final = {"through a queue": "in-layers", "through a socket": "in-system"}
 
     def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
         gains = dict(zip(costs.times_ms, costs.gains(SHA1, "transport", "in-layers", "in-udp"), strict=True))
@@ -387,14 +371,30 @@ class DirectHandOver(_Costs):
         yield Answer("flat-except-40", decision=decided(spread <= most < whole, rule, found))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText
-
-        text = CourseText(
+        text = (
             "gain-direct", self.key, "", "Throughput gained by handing packets straight to UDP.",
             "ms of speech", "gain, %", f"Published: {published.values['os-gain'].text} %.",
         )  # fmt: skip
-        return _courses(
-            runs,
-            text,
-            lambda costs: {"through a queue": costs.gains(SHA1, "transport", "in-layers", "in-udp")},
-        )
+        queue = "through a queue"
+        return _courses(runs, text, lambda costs: {queue: self._gains(costs)[queue]})
+
+    def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
+        if COSTS not in runs:
+            return ()
+        costs = EspCosts(cost_study.stored(runs[COSTS]))
+        straight = costs.course(SHA1, "transport", "in-udp")
+        columns = {
+            "Packet time": [f"{packet_ms:g} ms" for packet_ms in costs.times_ms],
+            "Straight to UDP": list(map(duration, straight)),
+        }
+        for name, gains in self._gains(costs).items():
+            slow = costs.course(SHA1, "transport", self._SLOW[name])
+            columns[name.capitalize()] = [
+                f"{duration(ns)} ({significant(gain)} %)" for ns, gain in zip(slow, gains, strict=True)
+            ]
+        title = "Time of an incoming packet, and throughput gained by handing it straight to UDP"
+        return (Table(title, tuple(columns), list(zip(*columns.values(), strict=True))),)
+
+    def _gains(self, costs: EspCosts) -> Mapping[str, Sequence[float]]:
+        """Throughput gained over each slow way, in percent, over the packet times."""
+        return {name: costs.gains(SHA1, "transport", way, "in-udp") for name, way in self._SLOW.items()}

@@ -23,10 +23,11 @@ from weirlab.base.errors import (
 )
 from weirlab.base.files import HOST_FILES
 from weirlab.base.quantities import plural, words
+from weirlab.base.tables import Table
 from weirlab.jobs import machine, profiles, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
-from weirlab.publications import KEYS, Publication, publication
+from weirlab.publications import KEYS, Publication, PublishedExperiment, publication
 from weirlab.report.story import Story
 from weirlab.reproduction.contract import (
     NOT_MADE,
@@ -34,6 +35,7 @@ from weirlab.reproduction.contract import (
     Answer,
     ReproducedExperiment,
     ReproductionRow,
+    Runs,
     rows,
 )
 from weirlab.reproduction.findings import (
@@ -198,13 +200,25 @@ def _runs(run: Run, kept: Mapping[str, Mapping[str, str]], key: str) -> tuple[di
     return runs, problems
 
 
-def shown(run: Run) -> Mapping[str, ExperimentDisplay]:
-    """What the page shows of each experiment beside its answers."""
+def _carried_out(run: Run) -> Iterator[tuple[ReproducedExperiment, Runs, PublishedExperiment]]:
+    """Each experiment of a reproduction with its runs."""
     asked = scenario_of(run, ReproductionScenario).reproduction
     about, kept = publication(asked.publication), _kept(run)
-    found = {}
     for experiment in chosen(asked):
-        runs, published = _runs(run, kept, experiment.key)[0], about.experiments[experiment.key]
+        yield experiment, _runs(run, kept, experiment.key)[0], about.experiments[experiment.key]
+
+
+def further_tables(run: Run) -> Iterator[Table]:
+    """The tables of the experiments beside that of the answers."""
+    for experiment, runs, published in _carried_out(run):
+        with suppress(ModelError):
+            yield from experiment.tables(runs, published)
+
+
+def shown(run: Run) -> Mapping[str, ExperimentDisplay]:
+    """What the page shows of each experiment beside its answers."""
+    found = {}
+    for experiment, runs, published in _carried_out(run):
         with suppress(ModelError):
             found[experiment.key] = ExperimentDisplay(
                 tuple(experiment.figures(runs, published)),
@@ -299,7 +313,8 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
         from weirlab.reproduction import tables
 
         found = outcome.found
-        return Summary(found.sentence, tables.tables(found.rows), "\n".join(found.remarks))
+        own = [replace(table, details=True) for table in further_tables(outcome.run)]
+        return Summary(found.sentence, [*tables.tables(found.rows), *own], "\n".join(found.remarks))
 
     def headlines(self, run: Run) -> Sequence[str]:
         return (stored(run).sentence,)

@@ -12,7 +12,7 @@ import pytest
 from weirlab.calls.ipsec.cost import COSTS, EspCostRow, EspCostScenario, EspCostSection
 from weirlab.calls.ipsec.endpoints.plan import EndpointScenario
 from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, EndpointAttemptRow
-from weirlab.publications import publication
+from weirlab.publications import key_of, publication
 from weirlab.reproduction.contract import Answer
 from weirlab.reproduction.ipsec import EXPERIMENTS
 from weirlab.store import Run, Store
@@ -190,6 +190,21 @@ def test_quiet_sockets_refute_what_linux_did(tmp_path: Path) -> None:
     assert verdict(found["bare-jitter-negligible"]) == "differs"
     assert verdict(found["linux-delta-doubles"]) == "differs"
     assert verdict(found["mode-irrelevant-for-quality"]) == "holds"
+
+
+def test_a_table_has_the_times_through_a_queue_and_through_a_socket(tmp_path: Path) -> None:
+    def cost(suite: str, mode: str, way: str, size: int) -> float:
+        return 1000.0 * {"in-layers": 1.1, "in-system": 3.0}.get(way, 1.0)
+
+    made, about = BY_KEY["inter-layer"], ABOUT.experiments["inter-layer"]
+    (table,) = made.tables({"processing times": run_of(tmp_path, cost)}, about)
+    assert [column.split()[-1] for column in table.columns[1:]] == ["UDP", "queue", "socket"]
+    assert {row[2:] for row in table.rows} == {("1.10 µs (10.0 %)", "3.00 µs (200 %)")}
+    assert not made.tables({}, about)
+
+
+def test_the_beginning_of_a_key_is_enough_where_only_one_publication_has_it() -> None:
+    assert [key_of(name) for name in ("kazemi", "ubik", "nobody")] == ["kazemi-ipsec-voip", "ubik", "nobody"]
 
 
 @pytest.mark.parametrize(
