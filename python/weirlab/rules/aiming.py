@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Ruleset
-from weirlab.rules.matching import Match
+from weirlab.rules.matching import ALL_STATES, Match
 from weirlab.rules.naming import find, places, text, walked
 from weirlab.rules.packets import FIELDS, SIDES, PacketSet, between, misfit, narrowed, preferred
 from weirlab.rules.passing import Doubt, VerdictPlace, Walker, WalkResult
@@ -150,7 +150,6 @@ def aims(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, sour
         There is no such rule, or no test packet can reach it; the message says why.
     """
     walker = Walker(path)
-    wishes = [(_with_names(path, possible), _with_names(path, usual)) for possible, usual in wishes]
     if name is not None:
         wanted = find(path, name)
         found = (_reach(walker, wish, wanted, doubt) for doubt, wish in itertools.product(Doubt, wishes))
@@ -166,6 +165,16 @@ def aims(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, sour
         return f"{source}: no rule accepts test traffic: {'; '.join([*reasons, ends])}"
 
     yield from _some(search(walker, wishes, candidates), refusal)
+
+
+def connecting(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str) -> list[Wish]:
+    """Those of ``wishes``, in any state of their connection, that fit what the rule ``name`` matches."""
+    cases = [replace(case, states=ALL_STATES) for case in Walker(path).cases(find(path, name))]
+    return [
+        (narrowed(possible, case), narrowed(preferred(possible, usual, case, ()), case))
+        for case, (possible, usual) in itertools.product(cases[:MAX_TRIED], wishes)
+        if not misfit(possible, case)
+    ]
 
 
 def _some(found: Iterable[Aim | None], refusal: Callable[[], str]) -> Iterator[Aim]:
@@ -203,7 +212,7 @@ def _busiest(
 ) -> Iterator[Aim | None]:
     """Packets for the rules that counted most, whatever their protocol."""
     busiest = candidates[0]
-    for doubt, wanted, wish in itertools.product(Doubt, candidates[:MAX_TRIED], wishes):
+    for doubt, wanted, wish in itertools.product(Doubt, _tried(walker, wishes, candidates), wishes):
         if found := _reach(walker, wish, wanted, doubt):
             if wanted.is_at(busiest):
                 yield replace(found, reason="the rule that counted most packets")
@@ -223,12 +232,22 @@ def _first(
         if found := _usual(walker, wish):
             yield replace(found, reason=f"{uncounted}; this one accepts the usual test traffic")
     first = f"{uncounted}; this is the first that test traffic reaches"
-    for doubt, wish, wanted in itertools.product(Doubt, wishes, candidates[:MAX_TRIED]):
+    for doubt, wish, wanted in itertools.product(Doubt, wishes, _tried(walker, wishes, candidates)):
         if found := _reach(walker, wish, wanted, doubt):
             yield replace(found, reason=first)
     for doubt, wish in itertools.product(Doubt, wishes):
         if found := _reach(walker, wish, None, doubt):
             yield replace(found, reason=first)
+
+
+def _tried(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[VerdictPlace]) -> list[VerdictPlace]:
+    """The first of ``candidates`` that match some of the packets."""
+    some = (
+        place
+        for place in candidates
+        if any(not misfit(possible, case) for case in walker.cases(place) for possible, _ in wishes)
+    )
+    return list(itertools.islice(some, MAX_TRIED))
 
 
 def _passed_over(walker: Walker, wishes: Sequence[Wish], busiest: VerdictPlace, doubt: Doubt) -> str:
@@ -284,6 +303,11 @@ def _aimed(passage: WalkResult, wanted: VerdictPlace | None) -> Aim:
     ruled = [end for end in passage.ends if end.rule is not None]
     place = (met or ruled or list(passage.ends))[-1]
     return Aim(passage.packets, place, passage.compared, doubts=passage.doubts)
+
+
+def between_any(path: Sequence[Ruleset], wishes: Iterable[Wish]) -> list[Wish]:
+    """``wishes`` between interfaces with any name that the rules tell apart."""
+    return [(_with_names(path, possible), _with_names(path, usual)) for possible, usual in wishes]
 
 
 def _with_names(path: Sequence[Ruleset], some: PacketSet) -> PacketSet:

@@ -179,6 +179,39 @@ def test_a_rule_for_known_connections_that_stands_last_is_met_if_the_others_matc
     assert next(candidates(advised, "my.rules", "2", Flows(answered=True))).rule == "FORWARD rule 2"
 
 
+SITE = """\
+*filter
+:FORWARD DROP [0:0]
+[1:1] -A FORWARD{site} -p tcp -m tcp --dport 22 -j ACCEPT
+[7:1] -A FORWARD{site} -d 10.1.0.0/16 {other} -m conntrack --ctstate NEW -j ACCEPT
+[9:1] -A FORWARD{back} -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment known -j ACCEPT
+COMMIT
+"""
+
+
+def test_connections_for_a_rule_for_known_ones_are_opened_by_any_rule_that_accepts_them() -> None:
+    path = iptables_path(SITE.format(site="", back="", other="-p udp -m udp --dport 5060"))
+    found = next(candidates(path, "my.rules", "known", Flows(answered=True)))
+    assert (found.rule, found.l4) == ("FORWARD rule 3", "udp")
+    assert found.endpoints is not None
+    assert found.endpoints.destination_port == (5060, 5060)
+
+
+@pytest.mark.parametrize(
+    ("site", "back", "other", "obstacle"),
+    [
+        ("", "", "-p icmp", r"an earlier rule decides, FORWARD rule 1; that takes packets of known"),
+        (" -i lan", " -i wan", "-p udp", r"no rule accepts the packet that opens one; .* policy of FORWARD"),
+    ],
+)
+def test_what_keeps_traffic_from_a_rule_for_known_connections_is_named(
+    site: str, back: str, other: str, obstacle: str
+) -> None:
+    path = iptables_path(SITE.format(site=site, back=back, other=other))
+    with pytest.raises(InputError, match=obstacle):
+        next(candidates(path, "my.rules", "known", Flows(answered=True)))
+
+
 def test_first_packets_of_answered_traffic_meet_a_rule_for_new_connections_that_is_named() -> None:
     found = office("web:2", Flows(answered=True))
     assert (found.rule, found.answered) == ("web rule 2", True)

@@ -12,7 +12,7 @@ from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RuleEncounters
 from weirlab.rules import Aim, Ruleset, accepted, aim, aims, matching
-from weirlab.rules.aiming import Wish
+from weirlab.rules.aiming import Wish, between_any, connecting
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text, unmet_known
 from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
@@ -159,7 +159,7 @@ def candidates(
         yield _for_calls(path, source, match, calls, families)
         return
     kinds = dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in FAMILIES for l4 in _PROTOCOLS)])
-    wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds if ip in families]
+    wishes = between_any(path, ((_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds if ip in families))
     remark = "" if flows.ip in families else f"IPv{families[0]}, since no rule is for IPv{flows.ip}"
     if flows.answered:
         yield _for_answers(path, source, match, wishes, remark)
@@ -191,20 +191,53 @@ def _for_answers(
 ) -> RuleTraffic:
     """Flows of which the first packet, further ones and the answers pass; first or further packets meet the
     rule that ``match`` names, further ones if it names none."""
-    try:
-        opening = aim(path, wishes, match, source)
-        known = opening if match is not None else None
-    except InputError:
-        if match is None:
-            raise
-        opening, known = aim(path, wishes, None, source), None
-    if known is None:
-        known = aim(path, [(replace(opening.packets, state="ESTABLISHED"),) * 2], match, source)
-    further = _known(path, source, opening.packets)
-    if opening.place.drops or known.place.drops:
-        raise InputError(f"{source}: {known.place} ({text(known.place)}) drops packets: nothing answers")
-    unmet = unmet_known(path, further.place)
-    return replace(_described(replace(known, packets=opening.packets), remark), answered=True, unmet=unmet)
+    refusals: dict[bool, InputError] = {}
+    """The first error by whether further packets met the rule."""
+    for opening, met in _openings(path, source, match, wishes):
+        known = opening if met else None
+        try:
+            if known is None:
+                known = aim(path, [(replace(opening.packets, state="ESTABLISHED"),) * 2], match, source)
+            if opening.place.drops or known.place.drops:
+                raise InputError(
+                    f"{source}: {known.place} ({text(known.place)}) drops packets: nothing answers"
+                )
+            flows = replace(known, packets=replace(known.packets, state="NEW"))
+            further = _known(path, source, flows.packets)
+        except InputError as error:
+            refusals.setdefault(known is not None, error)
+            continue
+        unmet = unmet_known(path, further.place)
+        return replace(_described(flows, remark), answered=True, unmet=unmet)
+    raise refusals.get(True) or refusals[False]
+
+
+def _openings(
+    path: Sequence[Ruleset], source: str, match: str | None, wishes: Sequence[Wish]
+) -> Iterator[tuple[Aim, bool]]:
+    """Packets that open flows, each set once, and whether they meet the rule that ``match`` names; else they
+    fit it but for the state. Raises ``InputError`` if there are none."""
+    if match is None:
+        found = ((each, False) for each in aims(path, wishes, None, source))
+    else:
+        try:
+            found = ((each, True) for each in [aim(path, wishes, match, source)])
+        except InputError:
+            further = [tuple(replace(each, state="ESTABLISHED") for each in wish) for wish in wishes]
+            known = aim(path, further, match, source)
+            fitting = connecting(path, wishes, match)
+            try:
+                found = [(each, False) for each in aims(path, fitting, None, source)]
+            except InputError as error:
+                raise InputError(
+                    f"{source}: {known.place} ({text(known.place)}) matches packets of known connections, "
+                    f"and no rule accepts the packet that opens one; {error}"
+                ) from None
+    done: set[PacketSet] = set()
+    for opening, met in found:
+        if opening.packets not in done:
+            done.add(opening.packets)
+            yield opening, met
 
 
 def _known(path: Sequence[Ruleset], source: str, opening: PacketSet) -> Aim:
@@ -254,7 +287,7 @@ def _for_calls(
             f"{source}: calls in which only the receiver's side talks cannot be aimed at a rule; "
             "leave --directions out, or give forward"
         )
-    found = aim(path, [(possible, usual)], match, source)
+    found = aim(path, between_any(path, [(possible, usual)]), match, source)
     if found.place.drops:
         raise InputError(f"{source}: {found.place} ({text(found.place)}) drops packets: no call gets through")
     some = found.packets
