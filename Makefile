@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-guests bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-shares bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
+.PHONY: help demo test kills lint lint-python lint-rust audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-guests bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-shares bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -27,10 +27,15 @@ kills: build ## Kill every long-running command and check what is left (root; AR
 	@python tests/kills $(ARGS)
 
 lint: build ## Check style, types and layers, in Python and in Rust
+	@$(MAKE) --jobs --keep-going --output-sync=target --old-file=build lint-python lint-rust
+
+lint-python: build ## Check style, types and layers in Python
 	ruff check .
 	ruff format --check .
 	mypy
 	lint-imports --no-logo
+
+lint-rust: build ## Check style in Rust
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
