@@ -12,6 +12,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.matching import Match
 from weirlab.rules.walking import (
     RuleNumber,
     Walk,
@@ -36,7 +37,8 @@ _LISTS: Final = {
 }
 """Options of iptables, by how many lists follow in which the order means nothing."""
 
-RulePlace = tuple[str, ...]
+RuleMeaning = str | frozenset[tuple[Match, str | None, str | None, tuple[str, ...]]]
+RulePlace = tuple[str, str, str, RuleMeaning]
 """IP versions, table, chain and meaning of a rule; a policy is the last rule of its chain."""
 
 
@@ -188,7 +190,7 @@ def _blind_rules(
     for ruleset in rulesets:
         for name in called(ruleset):
             for line in ruleset.chains[name].lines:
-                is_new = _place(ruleset, name, _meaning(line[0])) not in known
+                is_new = _place(ruleset, name, _meaning(line, ruleset.language)) not in known
                 if (is_new or packets_of(line) is None) and any(rule.decides for rule in line):
                     jumps = any(rule.jump is not None for rule in line)
                     field = "uncounted" if not is_new else "new_jumps" if jumps else "unstopping"
@@ -213,9 +215,10 @@ def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
 def _new_rules_count(ruleset: Ruleset, known: Collection[RulePlace]) -> bool:
     """Whether a rule that is not ``known`` counted packets by itself."""
     return any(
-        rule.packets and rule.decides and _place(ruleset, name, _meaning(rule)) not in known
+        any(rule.packets and rule.decides for rule in line)
+        and _place(ruleset, name, _meaning(line, ruleset.language)) not in known
         for name in called(ruleset)
-        for rule in ruleset.chains[name].rules
+        for line in ruleset.chains[name].lines
     )
 
 
@@ -242,15 +245,28 @@ def _places(ruleset: Ruleset) -> Iterator[RulePlace]:
     for name in called(ruleset):
         chain = ruleset.chains[name]
         for line in chain.lines:
-            yield _place(ruleset, name, _meaning(line[0]))
+            yield _place(ruleset, name, _meaning(line, ruleset.language))
         if chain.policy is not None:
             yield _place(ruleset, name, f"policy {chain.policy}")
 
 
-def _meaning(rule: Rule) -> str:
-    """What the rule does to packets, in words: without its comment and the statement that counts its packets,
-    and with sets in one order."""
-    return _same_words(rule.text)
+def _meaning(line: Sequence[Rule], language: str) -> RuleMeaning:
+    """What the rule does to packets, the same in every spelling: without its comment and the statement that
+    counts its packets.
+
+    A rule that is not understood, or that does more than decide, is told by its words, with sets in one
+    order.
+    """
+    # A condition of nft lacks the values that it compares.
+    whole = language != "nft"
+    if not all(
+        rule.decides and not (rule.unclear or rule.effects or rule.alters) and (whole or not rule.conditions)
+        for rule in line
+    ):
+        return _same_words(line[0].text)
+    return frozenset(
+        (rule.match, rule.verdict, rule.jump, tuple(sorted(rule.conditions.split(", ")))) for rule in line
+    )
 
 
 @lru_cache(20_000)
@@ -268,14 +284,17 @@ def _same_words(text: str) -> str:
                 kept[-1] += ","
             continue
         at -= 1
+        if (word, following) in (("-m", "state"), ("--match", "state")):
+            words[at] = "conntrack"
+        word = "--ctstate" if word == "--state" else word
         kept.append(",".join(sorted(word.split(","))) if lists else word)
         lists = _LISTS.get(word, max(lists - 1, 0))
     uncounted = " ".join(_COUNTER.sub(" ", " ".join(kept)).split())
     return _SET.sub(lambda found: f"{{ {', '.join(sorted(found[1].split(', ')))} }}", uncounted)
 
 
-def _place(ruleset: Ruleset, chain: str, text: str) -> RulePlace:
-    return "+".join(map(str, ruleset.families)), ruleset.table, chain, text
+def _place(ruleset: Ruleset, chain: str, meaning: RuleMeaning) -> RulePlace:
+    return "+".join(map(str, ruleset.families)), ruleset.table, chain, meaning
 
 
 def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
@@ -286,17 +305,20 @@ def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
         default=None,
     )
     known = {} if twin is None else twin.chains
-    chains = {name: _counted_chain(chain, known.get(name)) for name, chain in ruleset.chains.items()}
+    chains = {
+        name: _counted_chain(chain, known.get(name), ruleset.language)
+        for name, chain in ruleset.chains.items()
+    }
     return replace(ruleset, chains=chains)
 
 
-def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
-    counts: dict[str, list[int | None]] = {}
+def _counted_chain(chain: Chain, twin: Chain | None, language: str) -> Chain:
+    counts: dict[RuleMeaning, list[int | None]] = {}
     for line in twin.lines if twin is not None else ():
-        counts.setdefault(_meaning(line[0]), []).append(line[0].packets)
+        counts.setdefault(_meaning(line, language), []).append(line[0].packets)
     rules: list[Rule] = []
     for line in chain.lines:
-        known = counts.get(_meaning(line[0]))
+        known = counts.get(_meaning(line, language))
         count = known.pop(0) if known else None if line[0].jump is not None else 0
         rules += [replace(rule, packets=count) for rule in line]
     return replace(chain, rules=tuple(rules), policy_packets=twin.policy_packets if twin else None)
@@ -305,13 +327,17 @@ def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
 def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: float) -> Ruleset:
     """``ruleset`` whose new jumps are taken, and returned from, by all ``packets``."""
 
-    def bounded(chain: str, rule: Rule) -> Rule:
-        if rule.jump is None or rule.packets is not None or _place(ruleset, chain, _meaning(rule)) in known:
-            return rule
-        return replace(rule, packets=round(packets), verdict=None)
+    def bounded(chain: str, line: Sequence[Rule]) -> Sequence[Rule]:
+        blind = any(rule.jump is not None and rule.packets is None for rule in line)
+        if not blind or _place(ruleset, chain, _meaning(line, ruleset.language)) in known:
+            return line
+        return [
+            rule if rule.jump is None else replace(rule, packets=round(packets), verdict=None)
+            for rule in line
+        ]
 
     chains = {
-        name: replace(chain, rules=tuple(bounded(name, rule) for rule in chain.rules))
+        name: replace(chain, rules=tuple(rule for line in chain.lines for rule in bounded(name, line)))
         for name, chain in ruleset.chains.items()
     }
     return replace(ruleset, chains=chains)

@@ -59,7 +59,7 @@ def compile_plan(
         )
     check_answers(traffic.flows, places)
     if traffic.flows.answered and traffic.flows.new_share < 1 and not paced:
-        raise InputError("--rate max would lose the packets that open flows; use e.g. --rate 100kpps")
+        raise InputError("--rate max would lose the packets that open flows; give a load in packets/s")
     groups = flow_groups(places, traffic.flows.count) if len(places) > 1 else None
 
     rng = np.random.default_rng(traffic.seed)

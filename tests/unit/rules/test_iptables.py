@@ -223,3 +223,9 @@ def test_the_table_filter_has_a_chain_for_forwarded_packets_even_if_it_is_not_me
     (path,) = iptables_path("*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT\nCOMMIT\n")
     assert (path.hook, path.forward.policy, path.forward.rules) == ("forward", "ACCEPT", ())
     assert iptables_path("*nat\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n") == []
+
+
+@pytest.mark.parametrize("module", ["hbh", "frag", "rt", "dst", "eui64", "socket", "rpfilter"])
+def test_a_match_without_options_still_compares(module: str) -> None:
+    text = f"*filter\n:FORWARD DROP [0:0]\n[1:1] -A FORWARD -m {module} -j ACCEPT\nCOMMIT\n"
+    assert forward(text).forward.rules[0].conditions == f"-m {module}"

@@ -382,3 +382,21 @@ table ip nat {
 """
     assert sorted(interfaces(text)) == ["eth0", "eth1.5", "eth2", "ppp0"]
     assert interfaces("define A = { $A, $A }\niif $A accept") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "condition"),
+    [
+        ("meta mark set ip saddr map { 10.0.0.0/8 : 1 }", "what it writes"),
+        ("meta mark set ct mark", "what it writes"),
+        ("meta mark set 5", ""),
+        ("meta mark set meta mark or 0x10", ""),
+        ('counter name ip saddr map { 10.0.0.1 : "a" }', "counters of a map"),
+    ],
+)
+def test_a_rule_ends_where_a_packet_lacks_what_it_writes_or_counts(
+    statement: str, condition: str, nft: NftPath
+) -> None:
+    chain = f"chain c {{\ntype filter hook forward priority 0;\n{statement} accept\n}}"
+    text = f"table ip f {{\ncounter a {{ }}\n{chain}\n}}\n"
+    assert nft(text)[0].forward.rules[0].conditions == condition

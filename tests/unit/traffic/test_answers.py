@@ -11,7 +11,6 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.traffic.flows import NewFlows, new_flows
-from weirlab.traffic.load import parse_rate
 from weirlab.traffic.plan import NEXT_FLOW, Answering
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
@@ -79,10 +78,8 @@ def test_new_flows_need_answers() -> None:
 
 
 def test_flows_cannot_be_opened_as_fast_as_possible() -> None:
-    with pytest.raises(InputError, match="--rate max would lose") as refused:
+    with pytest.raises(InputError, match="--rate max would lose"):
         compile_plan(replace(traffic(0.1), rate=Rate(0.0, "max")))
-    advised = str(refused.value).partition("e.g. --rate ")[2]
-    assert compile_plan(replace(traffic(0.1), rate=parse_rate(advised))).phases
 
 
 def test_a_share_above_all_is_refused() -> None:

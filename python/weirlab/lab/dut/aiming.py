@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -217,13 +217,17 @@ def _openings(
 ) -> Iterator[tuple[Aim, bool]]:
     """Packets that open flows, each set once, and whether they meet the rule that ``match`` names; else they
     fit it but for the state. Raises ``InputError`` if there are none."""
+    found: Iterable[tuple[Aim, bool]]
     if match is None:
         found = ((each, False) for each in aims(path, wishes, None, source))
     else:
         try:
-            found = ((each, True) for each in [aim(path, wishes, match, source)])
+            found = [(aim(path, wishes, match, source), True)]
         except InputError:
-            further = [tuple(replace(each, state="ESTABLISHED") for each in wish) for wish in wishes]
+            further = [
+                (replace(possible, state="ESTABLISHED"), replace(usual, state="ESTABLISHED"))
+                for possible, usual in wishes
+            ]
             known = aim(path, further, match, source)
             fitting = connecting(path, wishes, match)
             try:

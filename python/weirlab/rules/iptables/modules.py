@@ -83,6 +83,11 @@ COUNTING: Final = frozenset({
 })  # fmt: skip
 """Matches that depend on earlier packets."""
 
+BARE: Final = frozenset({
+    "dst", "eui64", "frag", "hbh", "ipv6header", "mh", "policy", "rpfilter", "rt", "socket",
+})  # fmt: skip
+"""Matches that compare a packet even without options, such as whether it has a header."""
+
 DROPPING: Final = frozenset({"connlimit", "hashlimit", "recent"})
 """Those that drop a packet themselves if they cannot count it, before more is compared (``hotdrop``)."""
 

@@ -11,7 +11,17 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.rules import matching
 from weirlab.rules.chains import Rule
-from weirlab.rules.iptables.modules import COUNTING, DROPPING, EFFECTS, IMPLIED, LEAVING, PURE, SETS, VERDICTS
+from weirlab.rules.iptables.modules import (
+    BARE,
+    COUNTING,
+    DROPPING,
+    EFFECTS,
+    IMPLIED,
+    LEAVING,
+    PURE,
+    SETS,
+    VERDICTS,
+)
 from weirlab.rules.matching import ALL_STATES, Interface, Match, Ranges
 
 _PROBED: Final = {
@@ -189,6 +199,8 @@ def _take(parts: _Parts, option: _Option) -> None:
 
 def _module(parts: _Parts, name: str) -> None:
     parts.modules.append(name)
+    if name in BARE:
+        parts.conditions.append(f"-m {name}")
     if name in COUNTING:
         parts.unclear.append(f"match {name} depends on earlier packets")
     elif name not in PURE and name != "set":

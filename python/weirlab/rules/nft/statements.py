@@ -157,6 +157,8 @@ def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -
         case "mangle" if _harmless(inside["key"]):
             traced_on = inside["key"] != {"meta": {"key": "nftrace"}} or inside["value"] == 1
             reading.effects[f"writes {shown(inside['key'])}" if traced_on else ENDS_TRACE] = None
+            if not _has_value(inside["value"]):
+                reading.conditions["what it writes"] = None
             if next(iter(inside["key"])) not in ("meta", "ct"):
                 # A packet without this field ends the rule here.
                 reading.conditions[shown(inside["key"])] = None
@@ -165,7 +167,7 @@ def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -
             reading.alters = True
         case _ if kind in _EFFECTS:
             reading.effects[kind] = None
-            if kind == "reset":
+            if kind == "reset" or (isinstance(inside, dict) and "map" in inside):
                 reading.conditions[kind] = None
         case _ if kind in _STATEFUL:
             reading.by_chance = True
@@ -249,6 +251,8 @@ def _count(reading: _StatementReader, inside: Any, objects: Objects) -> None:
                 reading.packets = objects.counters.get(inside)
         case _:
             reading.effects["counters of a map"] = None
+            # A packet without an element ends the rule here.
+            reading.conditions["counters of a map"] = None
 
 
 def is_count(value: object) -> bool:
@@ -274,6 +278,20 @@ def _look_up(reading: _StatementReader, right: Any, objects: Objects) -> None:
         reading.effects[f"counters of {right}"] = None
     elif kind:
         reading.unclear[f"'{kind}' of {right} depends on earlier packets"] = None
+
+
+def _has_value(value: Any) -> bool:
+    """Whether every packet has what a statement writes; one without it ends the rule there."""
+    match value:
+        case None | bool() | int() | str():
+            return True
+        case list():
+            return all(map(_has_value, value))
+        case {"meta": {"key": "mark" | "priority" | "cpu"}} | {"numgen": _}:
+            return True
+        case dict():
+            return set(value) <= {"&", "|", "^", "<<", ">>"} and all(map(_has_value, value.values()))
+    return False
 
 
 def _harmless(key: Any) -> bool:

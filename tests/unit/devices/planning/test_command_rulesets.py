@@ -230,7 +230,7 @@ def test_packets_whose_rule_is_gone_leave_it_open(weir: Weir, tmp_path: Path) ->
     before, after = tmp_path / "before.rules", tmp_path / "after.rules"
     dump = "*filter\n:FORWARD DROP [0:0]\n{}[5:1] -A FORWARD -p udp -m udp --dport 53 -j ACCEPT\nCOMMIT\n"
     before.write_text(dump.format("[9000:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT\n"))
-    after.write_text(dump.format("-A FORWARD -p tcp -m multiport --dports 443 -j ACCEPT\n"))
+    after.write_text(dump.format("-A FORWARD -p tcp -m multiport --dports 443,8443 -j ACCEPT\n"))
     answer = weir("plan", "--ruleset", after, "--before", before)
     assert answer.code == 7
     assert "packets whose rule is gone count as compared with all" in " ".join(answer.out.split())
@@ -252,7 +252,7 @@ def test_required_rules_per_packet_are_those_that_are_known(weir: Weir, tmp_path
         return found["verdict"], found["value"]
 
     more = "".join(f"-A FORWARD -p udp -m udp --dport {port} -j ACCEPT\n" for port in (54, 55, 56))
-    merged = "[900:1] -A FORWARD -p tcp -m multiport --dports 443 -j ACCEPT\n"
+    merged = "[900:1] -A FORWARD -p tcp -m multiport --dports 443,8443 -j ACCEPT\n"
     assert required(merged + more + dns) == ("met", pytest.approx((900 + 5 * 10) / 910))
     assert required(dns + more) == ("undecided", pytest.approx((10 + 4 * 90) / 100))
     assert required(more + dns + https) == ("not met", pytest.approx((4 * 10 + 5 * 90) / 100))
