@@ -18,7 +18,7 @@ from statistics import median
 from machine import versions
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.cores import choose
-from weirlab.lab.dut.forward import BlackBox
+from weirlab.lab.dut.rules import BlackBox
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port

@@ -19,7 +19,7 @@ from tests.netns.wired_hosts import WiredHost, ip, tap_ports, wired_host
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean
 from weirlab.lab.cores import choose
-from weirlab.lab.dut.forward import BlackBox
+from weirlab.lab.dut.rules import BlackBox
 from weirlab.lab.linux.inventory import look
 from weirlab.lab.linux.namespace import DIRECTORY
 from weirlab.lab.wired.bed import WiredBed
@@ -173,7 +173,7 @@ def test_every_kind_of_measurement_is_made_between_two_ports(
 
 OWNER = textwrap.dedent("""
     import sys, time
-    from weirlab.lab.dut.forward import BlackBox
+    from weirlab.lab.dut.rules import BlackBox
     from weirlab.lab.wired.bed import WiredBed
     from weirlab.lab.wired.ends import WiredSetting, wired_ends
     with WiredBed(WiredSetting(wired_ends(sys.argv[1:])), BlackBox()) as bed:

@@ -19,7 +19,7 @@ import pytest
 from tests.netns.wired_hosts import WiredHost, ip, wired_host
 
 from weirlab.base.errors import LabError
-from weirlab.lab.dut.forward import BlackBox
+from weirlab.lab.dut.rules import BlackBox
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.interface import index_of
 from weirlab.lab.linux.namespace import write_sysctls

@@ -12,9 +12,8 @@ import jinja2
 from markupsafe import Markup
 
 from weirlab.report import bundle, palette
-from weirlab.report.figure import Figure
+from weirlab.report.figure import Figure, interactive
 from weirlab.report.graphs import Graphs
-from weirlab.report.interaction import interactive
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 

@@ -58,8 +58,8 @@ from weirlab.web.runs import RunService
 from weirlab.web.scenarios.service import Scenarios
 from weirlab.web.settings import VoiceSettings, WebSettings
 from weirlab.web.transfers import ndt7
+from weirlab.web.transfers.explaining import Reader
 from weirlab.web.transfers.ndt7 import TestRefusal
-from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.recording import TestRecorder
 from weirlab.web.transfers.service import BusyError, Transfers
 from weirlab.web.transfers.watching import HostWatches

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.lab.dut import iptables, nftables, rules
-from weirlab.lab.dut.forward import Forward
+from weirlab.lab.dut.rules import Forward
 from weirlab.lab.netns import connections
 from weirlab.records import RuleSetup
 from weirlab.testing.bed import SITE

@@ -68,7 +68,7 @@ def test_its_accepting_rule_is_the_last_of_its_chain(packages: Path) -> None:
         ("half = other:Half", "class Half(Driver):\n name = 'h'\n", "other:Half lacks apply, check, facts"),
         (
             "mine = other:Mine",
-            "from weirlab.lab.dut.forward import Forward\nclass Mine(Forward):\n name = 'iptables'\n",
+            "from weirlab.lab.dut.rules import Forward\nclass Mine(Forward):\n name = 'iptables'\n",
             "the device mine of bad is left out: Weir has one called 'iptables'",
         ),
     ],
@@ -90,7 +90,7 @@ def test_a_package_that_is_broken_is_told_and_breaks_nothing_else(
 
 def test_a_driver_that_cannot_be_tried_does_not_stop_the_doctor(packages: Path) -> None:
     (packages / "other.py").write_text(
-        "from weirlab.lab.dut.forward import Forward\n"
+        "from weirlab.lab.dut.rules import Forward\n"
         "class Mine(Forward):\n name = 'mine'\n def check(self):\n  raise OSError('no such port')\n"
     )
     install(packages, "other", "mine = other:Mine")

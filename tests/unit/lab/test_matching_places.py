@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.lab.dut import iptables, nftables
 from weirlab.lab.dut import rules as rulesets
-from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.nftables import Nftables
-from weirlab.lab.dut.rules import FAMILIES, Family, chain
+from weirlab.lab.dut.rules import FAMILIES, Family, Forward, chain
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.testing.bed import SITE

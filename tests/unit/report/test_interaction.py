@@ -10,7 +10,7 @@ import pytest
 from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page.drawing import draw
 from weirlab.report import bundle, palette, spec
-from weirlab.report.interaction import axes_of_numbers, interactive
+from weirlab.report.figure import axes_of_numbers, interactive
 
 POINTS: dict[str, Any] = {
     "data": {"values": [{"x": 1, "y": 2, "kind": "a"}, {"x": 3, "y": 4, "kind": "b"}]},

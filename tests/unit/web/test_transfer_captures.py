@@ -24,7 +24,7 @@ from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import axis as drawing
 from weirlab.web.transfers import explaining
-from weirlab.web.transfers.reading import Reader
+from weirlab.web.transfers.explaining import Reader
 from weirlab.web.transfers.service import WebTransfer
 
 WAY_NS = 5_000_000

@@ -21,9 +21,9 @@ from weirlab.lab.dut.chain import DeviceChain, parts
 from weirlab.lab.dut.datapaths.bridges import Bridge, EbtablesBridge, OpenVswitch
 from weirlab.lab.dut.datapaths.emulated import EmulatedLinkDriver
 from weirlab.lab.dut.datapaths.ingress import TcFlower, XdpFilter
-from weirlab.lab.dut.forward import BlackBox, Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Flowtable, Nat, Nftables
+from weirlab.lab.dut.rules import BlackBox, Forward
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.source import NOTHING, RulesetFiles
 from weirlab.lab.dut.tunnels import strongswan, vpn

@@ -27,8 +27,8 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
-from weirlab.lab.dut.forward import BlackBox
 from weirlab.lab.dut.nftables import OUTSIDE
+from weirlab.lab.dut.rules import BlackBox
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import IpRoute, Port
 from weirlab.lab.linux.inventory import InterfaceCounters

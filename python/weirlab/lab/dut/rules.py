@@ -1,13 +1,14 @@
-"""The generated rules: those that match the test traffic, and others that never can."""
+"""The generated rules, which match the test traffic or never can; devices without rules that Weir makes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
+from weirlab.lab.base import Driver, Site
 from weirlab.records import RuleSetup
 from weirlab.traffic.places import network
 
@@ -141,3 +142,33 @@ def check_stateless(rules: RuleSetup, device: str, most: int | None = None, *, l
             f"the device {quoted(device)} tracks no connections: it cannot be stateful, nor have rules for "
             "flows that are answered; choose nftables"
         )
+
+
+class Forward(Driver):
+    """Plain forwarding. There are no rules, so the only position is 0, and nothing keeps state."""
+
+    name = "forward"
+
+    def check(self) -> list[str]:
+        return []
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        check_none(rules, self.name, "has no rules", INSTEAD)
+
+    def facts(self) -> Mapping[str, object]:
+        return {"layout": "no filter"}
+
+
+class BlackBox(Driver):
+    """Whatever is between two ports of this machine. It has its own rules: the only position is 0."""
+
+    name = "blackbox"
+
+    def check(self) -> list[str]:
+        return ["it is a device of your own between two ports of this machine: --lab wired --between A B"]
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        check_none(replace(rules, answered=False), self.name, "has its own rules, which Weir does not change")
+
+    def facts(self) -> Mapping[str, object]:
+        return {"layout": "its own, unknown"}

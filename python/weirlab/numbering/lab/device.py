@@ -18,9 +18,8 @@ from weirlab.lab import wiring
 from weirlab.lab.base import Driver
 from weirlab.lab.dut import make
 from weirlab.lab.dut.chain import DeviceChain
-from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.pair import RedundantPair
-from weirlab.lab.dut.rules import FAMILIES, Family, fillers
+from weirlab.lab.dut.rules import FAMILIES, Family, Forward, fillers
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.redundant import wiring as redundant
 from weirlab.numbering.routing import PlanNetwork

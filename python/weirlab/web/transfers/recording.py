@@ -26,7 +26,7 @@ from weirlab.web.launching.jobs import RecordingJob
 from weirlab.web.launching.launcher import Launcher, piped
 from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.measurements.space import SpaceReservation
-from weirlab.web.transfers.reading import Reader, TransferAnalysis
+from weirlab.web.transfers.explaining import Reader, TransferAnalysis
 
 if TYPE_CHECKING:
     from weirlab.link.settings import RecorderSettings

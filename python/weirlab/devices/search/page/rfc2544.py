@@ -7,14 +7,15 @@ from typing import Any
 
 from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
-from weirlab.devices.search.page.source import Rfc2544Evidence, setup
 from weirlab.devices.search.page.story import (
     TERMS,
+    Rfc2544Evidence,
     answer,
     caution,
     facts,
     figure,
     search_chapter,
+    setup,
     spoiled_chapter,
     throughput_figures,
     trials_tile,
