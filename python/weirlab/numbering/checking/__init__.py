@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from weirlab.numbering.checking import callers, engines, entries, hosts, numbering, routes
+from weirlab.numbering.checking import callers, carriers, engines, entries, hosts, numbering, routes
 from weirlab.numbering.checking.findings import PlanFinding, Severity, limited
 from weirlab.numbering.routing import PlanNetwork
 
@@ -21,7 +21,7 @@ CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     entries.hidden_by_routes, entries.holes, entries.expressions, entries.order, engines.addresses,
     engines.hand_over, engines.homes, engines.registrations, engines.rewrites,
     engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents,
-    callers.short_numbers, callers.own_numbers, callers.relays, callers.past_bars, callers.forwarding,
+    callers.short_numbers, callers.own_numbers, carriers.relays, callers.past_bars, callers.forwarding,
     hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names,
     routes.ways, routes.tests,
 )  # fmt: skip
