@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import LabError
+from weirlab.numbering.configs import configs
 from weirlab.numbering.lab import VoiceLab, chroot, engines
 from weirlab.numbering.lab.loading import LoadTestLab
 from weirlab.numbering.load.study import trial
@@ -162,6 +163,17 @@ def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> Non
     assert row.tried == "gw-west > desk: 503"
 
 
+@pytest.mark.parametrize(("number", "caller"), [("+420304000002", "door"), ("+420304000003", "annex")])
+def test_a_line_and_a_telephone_of_h323_learn_that_the_callee_is_busy(
+    translations: VoiceLab, number: str, caller: str
+) -> None:
+    row, messages = made(translations, call(translations.network, number, "desk", "486"))
+    assert (row.verdict, row.why, row.caller, row.answer) == (AS_PLANNED, "", caller, 486)
+    assert ("RQNT L/bz" if caller == "door" else "Release Complete cause 17") in [
+        each.text for each in messages
+    ]
+
+
 TELEPHONES = """\
 plan: telephones
 caller: phone
@@ -191,6 +203,33 @@ def test_a_telephone_that_refuses_leads_to_the_fall_back_and_one_that_is_busy_or
         "486": ("phone > gw > annex", "", 486),
         "off": ("phone > gw > desk", "", 200),
     }
+
+
+CLOSED = (
+    TELEPHONES.replace("engines:\n", "organisations: {own: {admits: []}, other: {}}\nengines:\n")
+    .replace("gw: {", "gw: {organisation: own, ")
+    .replace("annex: {", "annex: {organisation: other, ")
+)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["an address of others", "an unknown address"])
+def test_a_closed_gateway_refuses_a_call_by_h323(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CLOSED.replace('+420100000001", ends_at: annex', '+420100000001", caller: annex, answer: 403')
+    net = PlanNetwork(loads(text.replace("[annex, desk]", "desk")), DAY)
+
+    def unknown(network: PlanNetwork, root: str) -> dict[str, str]:
+        """The configurations, but the gateway does not know the telephone's address."""
+        found = configs(network, root)
+        file = found["gw/ooh323.conf"]
+        assert "[annex]\ntype=friend\ncontext=refused" in file
+        found["gw/ooh323.conf"] = file if known else file.partition("; <text>:")[0]
+        return found
+
+    monkeypatch.setattr("weirlab.numbering.lab.configs", unknown)
+    with VoiceLab(net, 0.3) as lab:
+        row, messages = made(lab, call(net, "+420100000001"))
+    assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 403)
+    assert "Release Complete cause 21" in [each.text for each in messages]
 
 
 @pytest.mark.parametrize("title", ["gatekeeper of gk-west", "asterisk of gw-west", "telephone of hall"])

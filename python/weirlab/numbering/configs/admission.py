@@ -19,7 +19,7 @@ ROUTES: Final = "routes-{}"
 _NOWHERE, _REJECTED, _FULL = 1, 21, 34
 """Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
 
-_WAIT = " same => n,Wait(2)"
+WAIT = " same => n,Wait(2)"
 """chan_ooh323 sends cause 111 instead of any other before it has sent Call Proceeding."""
 
 
@@ -117,7 +117,7 @@ def contexts(
             yield f"include => {routing}"
             del rules[""]
         for prefix, may in sorted(rules.items()):
-            waits = [_WAIT] if arriving == "h323" else []
+            waits = [WAIT] if arriving == "h323" else []
             for pattern in patterns(f"{plus}{prefix or 'X'}", arriving):
                 begin = f"exten => _{pattern},1,"
                 if may:
@@ -157,7 +157,7 @@ def nowhere() -> Iterator[str]:
 def refusing() -> Iterator[str]:
     """The context of those who are not admitted; numbers of H.323 have no +."""
     yield f"[{REFUSED}]"
-    for pattern, waits in (("+X", []), ("X", [_WAIT])):
+    for pattern, waits in (("+X", []), ("X", [WAIT])):
         yield f"exten => _{pattern}!,1,Log(NOTICE,REJECTED num=${{EXTEN}} not admitted)"
         yield from waits
         yield f" same => n,Hangup({_REJECTED})"

@@ -29,6 +29,8 @@ CALL_AGENT_PORT: Final = 2727
 
 _INCOMPLETE: Final = 28
 """Cause (Q.850): invalid number format; 484 in SIP."""
+_BUSY_TONE_S: Final = 60
+"""Of a line whose caller does not hang up."""
 _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
 _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
 
@@ -162,13 +164,28 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
                 for dial in dials[1:]:
                     yield f" same => n,GotoIf({_FAILED}?done)"
                     yield f" same => n,{dial}"
-                yield " same => n(done),Hangup()"
+                yield from _ending(arriving)
         if arriving == "h323":
             yield from admission.nowhere()
         rewriting = partial(_rewriting, network, name, plus, arriving)
         yield from admission.contexts(network, name, arriving, plus, rewriting)
     if admission.is_closed(network, name):
         yield from admission.refusing()
+
+
+def _ending(arriving: Protocol) -> Iterator[str]:
+    """Lines for a call that all targets have refused, or that is over."""
+    done = " same => n(done),"
+    if arriving == "mgcp":
+        # Hangup alone gives a line the reorder tone, whatever the cause.
+        yield f'{done}GotoIf($["${{DIALSTATUS}}" != "BUSY"]?end)'
+        yield f" same => n,Busy({_BUSY_TONE_S})"
+        done = " same => n(end),"
+    elif arriving == "h323":
+        yield f'{done}GotoIf($["${{DIALSTATUS}}" = "ANSWER"]?end)'
+        yield admission.WAIT
+        done = " same => n(end),"
+    yield f"{done}Hangup()"
 
 
 def _incomplete(route: PlanRoute, plus: int) -> Iterator[str]:
@@ -209,7 +226,10 @@ def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol, o
         if number is not None:
             # Asterisk prefers it to any pattern, and an earlier rule of the plan comes first.
             if not number[0].startswith(tuple(earlier)):
-                yield f"exten => {number[0]},1,Goto({onward},{plus}{number[1].removeprefix('+')},1)"
+                # At "!", chan_mgcp does not wait for a further digit.
+                ends = arriving == "mgcp" and number[0] in network.plan.emergency
+                exten = f"_{number[0]}!" if ends else number[0]
+                yield f"exten => {exten},1,Goto({onward},{plus}{number[1].removeprefix('+')},1)"
             continue
         assert shape is not None
         goes, comes = shape

@@ -33,6 +33,10 @@ ANSWER_S = 0.1
 """How long it rings."""
 READY_S = 1.0
 """It is ready after this time even without a call agent."""
+FIRST_DIGIT_S = 0.5
+DIGIT_S = 0.1
+"""After dial tone, and between digits, as people and diallers do it. A digit that Asterisk gets before its
+thread for the call runs is no first digit to it (``mgcp_ss`` in chan_mgcp): it then waits 16 s for one."""
 FIRST_S = 0.2
 MOST_SENT = 7
 """A command is repeated after this time, then after twice that, up to this often (RFC 3435, 4.3)."""
@@ -93,6 +97,8 @@ class MgcpEndpoint:
         """To commands of the call agent, which may come again (RFC 3435, 3.5.1)."""
         self._todo = list(dials)
         self._dialling: int | None = None
+        self._dials_s: float | None = None
+        """When it dials the next digit."""
         self._dialled = False
         self._rings_until_s: float | None = None
         self._hangs_up_s: float | None = None
@@ -143,6 +149,9 @@ class MgcpEndpoint:
             self.out.append(sent.text)
             sent.again_s = now_s + FIRST_S * 2**sent.times
             sent.times += 1
+        if self._dials_s is not None and now_s >= self._dials_s:
+            self._dials_s = None
+            self._dial(now_s)
         if self._rings_until_s is not None and now_s >= self._rings_until_s:
             self._rings_until_s = None
             self._hook(True, now_s)
@@ -156,7 +165,8 @@ class MgcpEndpoint:
             return
         if number == self._dialling:
             self._dialling = None
-            self._dial(now_s)
+            self._dials_s = now_s + DIGIT_S if self._todo else None
+            self._dialled = not self._todo
 
     def _obey(self, verb: str, number: int, endpoint: str, rest: str, now_s: float) -> None:
         if number in self._answers:
@@ -206,8 +216,8 @@ class MgcpEndpoint:
         elif verb == "RQNT" and "L/rg" not in signals:
             self._rings_until_s = None if not self.off_hook else self._rings_until_s
         if verb == "RQNT" and self.calls and self.off_hook:
-            if "L/dl" in signals and not self._dialled and self._dialling is None:
-                self._dial(now_s)
+            if "L/dl" in signals and self._dialling is None and self._dials_s is None and self._todo:
+                self._dials_s = now_s + FIRST_DIGIT_S
             elif self._dialled and _TROUBLE.search(signals):
                 self._hang_up(now_s)
         if verb in ("RQNT", "AUEP") and self.calls and self.ready and not self.off_hook and self._todo:
@@ -219,9 +229,6 @@ class MgcpEndpoint:
 
     def _dial(self, now_s: float) -> None:
         """The next digit; the one before has been taken."""
-        if not self._todo:
-            self._dialled = True
-            return
         self._dialling = self._command("NTFY", f"X: {self._request}\r\nO: D/{self._todo.pop(0)}\r\n", now_s)
 
     def _hook(self, off: bool, now_s: float) -> None:
@@ -230,7 +237,7 @@ class MgcpEndpoint:
 
     def _hang_up(self, now_s: float) -> None:
         self._hook(False, now_s)
-        self._hangs_up_s = None
+        self._hangs_up_s = self._dials_s = None
         if self.calls:
             self._gone_s = now_s + GONE_S
 

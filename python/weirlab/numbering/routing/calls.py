@@ -134,7 +134,11 @@ def _forwarded(network: PlanNetwork, arrival: Arrival, number: str) -> Iterator[
 def _rewritten(network: PlanNetwork, arrival: Arrival) -> Arrival:
     engine = network.plan.engines[arrival.engine]
     for index, rule in enumerate(network.rewrites[arrival.engine]):
-        after = rule.apply(arrival.number)
+        dialled, number = arrival.number, profiles.exact(engine.rewrite[index])
+        if number and arrival.arriving == "mgcp" and number[0] in network.plan.emergency:
+            # A line dials digit by digit: an emergency number is complete, whatever follows.
+            dialled = number[0] if dialled.startswith(number[0]) else dialled
+        after = rule.apply(dialled)
         if after is not None:
             place: Location = ("engines", arrival.engine, "rewrite", index)
             if limit := profiles.rewrite_limit(engine, engine.rewrite[index]):

@@ -98,7 +98,11 @@ def test_a_line_that_calls_dials_digit_by_digit_and_hangs_up_after_what_it_has_h
     assert agent.heard[-1] == "L/hd"
     agent.tell("CRCX", "M: sendrecv", description=AGENT)
     assert agent.line.speaks_to is None
-    assert agent.tell("RQNT", "S: L/dl", "R: D/[0-9#*](N)")[1:] == ["D/4", "D/2", "D/0"]
+    assert agent.tell("RQNT", "S: L/dl", "R: D/[0-9#*](N)")[1:] == []
+    assert agent.wait(lines.FIRST_DIGIT_S) == ["D/4"]
+    assert agent.wait(lines.DIGIT_S / 2) == []
+    assert agent.wait(lines.DIGIT_S) == ["D/2"]
+    assert agent.wait(lines.DIGIT_S) == ["D/0"]
     assert agent.line.speaks_to == ("192.0.2.9", 20000)
     agent.tell("RQNT", "S: G/rt")
     agent.wait(5)
@@ -157,6 +161,7 @@ def test_a_tone_of_trouble_ends_the_call(tone: str) -> None:
     agent.audit()
     agent.tell("CRCX", description=AGENT)
     agent.tell("RQNT", "S: L/dl")
+    agent.wait(lines.FIRST_DIGIT_S)
     assert agent.tell("RQNT", f"S: {tone}")[-1] == "L/hu"
     assert agent.wait(lines.GONE_S) == []
     assert agent.line.over
