@@ -135,6 +135,7 @@ def check(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
+    from weirlab.numbering.checking import carriers
     from weirlab.numbering.checking import check as find
 
     with Session(ctx, as_json=json) as session:
@@ -143,13 +144,23 @@ def check(
         errors = [finding for finding in found if finding.severity == "error"]
         warnings = len(found) - len(errors)
         good = not (found if strict else errors)
-        document = {"kind": "voice check", "date": network.day, "good": good, "findings": found}
+        tried = carriers.sample(network)
+        document = {
+            "kind": "voice check",
+            "date": network.day,
+            "good": good,
+            "findings": found,
+            "numbers_tried": len(tried.numbers),
+            "numbers": tried.of,
+        }
         lines = [
             f"{finding.place}: {finding.severity}: {finding.reason}\n    {finding.proposal}"
             for finding in found
         ]
         counted = f"{plural(len(errors), 'error')}, {plural(warnings, 'warning')}"
         conclusion = f"{network.book.name}: {counted if found else 'nothing found'}."
+        if tried.of > len(tried.numbers):
+            conclusion += f" Open relays were looked for with {len(tried.numbers)} of {tried.of:,} numbers."
         session.finish(document, conclusion, lead="\n".join(lines))
         if not good:
             raise typer.Exit(NotMet.exit_code)

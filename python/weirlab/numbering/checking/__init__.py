@@ -21,7 +21,8 @@ CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     entries.hidden_by_routes, entries.holes, entries.expressions, entries.order, engines.addresses,
     engines.hand_over, engines.homes, engines.registrations, engines.rewrites,
     engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents,
-    callers.short_numbers, callers.own_numbers, carriers.relays, callers.past_bars, callers.forwarding,
+    callers.short_numbers, callers.own_numbers, callers.past_bars, callers.forwarding, carriers.relays,
+    carriers.own_ranges,
     hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names,
     routes.ways, routes.tests,
 )  # fmt: skip

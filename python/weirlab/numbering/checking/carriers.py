@@ -2,32 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from weirlab.base.quantities import words
 from weirlab.numbering.checking.callers import telephones
-from weirlab.numbering.checking.findings import PlanFinding, named, warning
-from weirlab.numbering.checking.routes import can_walk, example
+from weirlab.numbering.checking.findings import PlanFinding, line, named, warning
+from weirlab.numbering.checking.routes import USUAL_DIGITS, can_walk, example
+from weirlab.numbering.plan.model import Range
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
+from weirlab.numbering.routing.trees import Prefixes
 from weirlab.scenario.document import Location
 
-_MOST_NUMBERS: Final = 200
-"""Numbers whose calls a check traces; in a plan with many routes, the first ones."""
+MOST_NUMBERS: Final = 200
+"""Numbers whose calls a check traces."""
+_MOST_WAYS: Final = 8
 
 
-def numbers(network: PlanNetwork) -> list[str]:
-    """The test numbers, then one for each route and each prefix of a tree, as far as checks trace them."""
-    found = dict.fromkeys(test.number for test in network.plan.tests)
+@dataclass(frozen=True)
+class NumberSample:
+    """Numbers whose calls are traced, out of all that the plan suggests."""
+
+    numbers: list[str]
+    of: int
+
+
+def sample(network: PlanNetwork) -> NumberSample:
+    """The test numbers, examples of all prefixes, and the edges of ranges; if they are many, a share of each.
+
+    Of prefixes, short ones come first, because they take the most numbers.
+    """
+    tests = [*dict.fromkeys(test.number for test in network.plan.tests)]
     tables = [*network.routes.values(), *(tree.prefixes for tree in network.trees.values())]
-    examples = (
-        example(network, prefix, prefixes.free_continuation(prefix))
-        for prefixes in tables
-        for prefix in prefixes
-    )
-    return [*dict.fromkeys((*found, *filter(None, islice(examples, _MOST_NUMBERS))))][:_MOST_NUMBERS]
+    known: dict[str, Prefixes[int]] = {}
+    for table in tables:
+        known.update(dict.fromkeys(table, table))
+    prefixes = sorted(known, key=lambda prefix: (len(prefix), prefix))
+    edges = [*dict.fromkeys(edge for _, range_ in network.each_range() for edge in edges_of(range_))]
+    left = max(0, MOST_NUMBERS - len(tests))
+    share = max(left // 2, left - len(edges))
+    chosen = spread(prefixes, share)
+    examples = (example(network, each, known[each].free_continuation(each)) for each in chosen)
+    edges_chosen = spread(edges, left - len(chosen))
+    numbers = [*dict.fromkeys((*tests[:MOST_NUMBERS], *filter(None, examples), *edges_chosen))]
+    every = len(tests) + len(prefixes) + len(edges)
+    # Of few numbers, those that are the same count once.
+    return NumberSample(numbers, every if every > MOST_NUMBERS else len(numbers))
+
+
+def edges_of(range_: Range) -> tuple[str, ...]:
+    """The first and the last number of a range, and the numbers next to them."""
+    prefix = range_.prefix[1:]
+    left = max(0, (range_.digits or USUAL_DIGITS) - len(prefix))
+    first, last = int(prefix + "0" * left), int(prefix + "9" * left)
+    return tuple(f"+{each}" for each in (first, last, first - 1, last + 1))
+
+
+def spread(items: Sequence[str], most: int) -> list[str]:
+    """At most ``most`` of ``items``, evenly: the first, the last, and some between them."""
+    if len(items) <= most:
+        return [*items]
+    return [items[i * (len(items) - 1) // max(1, most - 1)] for i in range(most)]
 
 
 def relays(network: PlanNetwork) -> Iterator[PlanFinding]:
@@ -35,7 +74,7 @@ def relays(network: PlanNetwork) -> Iterator[PlanFinding]:
     plan = network.plan
     if not can_walk(network) or network.scope is not None or not plan.ranges:
         return
-    tried = numbers(network)
+    tried = sample(network).numbers
     found: dict[str, tuple[str, str]] = {}
     for name, engine in plan.engines.items():
         for number in tried if engine.kind in ("proxy", "gateway") else ():
@@ -46,6 +85,7 @@ def relays(network: PlanNetwork) -> Iterator[PlanFinding]:
             for way in islice(calls(network, number, name), 1))  # fmt: skip
     legs = {(step.engine, step.facts["to"]) for way in ways for step in way.steps if step.what == "leg"}
     told: set[Location] = set()
+    yield from _transit(network, found, legs)
     for name, (number, carrier) in found.items():
         engine, rule = plan.engines[name], network.admission(name)
         alike = [each for each in plan.engines if network.admission(each) == rule]
@@ -65,8 +105,83 @@ def relays(network: PlanNetwork) -> Iterator[PlanFinding]:
             network.book.at(*(rule if strangers else ("engines", name))),
             f"{reason}, and sends those to {number} on to {carrier}",
             f"set admits: [{', '.join(sorted(filter(None, wanted)))}] at {name}, so that it takes calls only "
-            "from these organisations and its own; others call a proxy without a way to a carrier",
+            f"from {'these organisations and ' if wanted - {None} else ''}its own; others call a proxy "
+            "without a way to a carrier",
         )
+
+
+def _transit(
+    network: PlanNetwork, found: dict[str, tuple[str, str]], legs: set[tuple[str, str]]
+) -> Iterator[PlanFinding]:
+    """Engines whose neighbours of other networks reach a carrier by them, unless a test expects such a call.
+
+    ``found`` are engines that lead to a carrier, with a number and the carrier; ``legs`` are those of calls.
+    """
+    plan = network.plan
+    homes = {(name, engine.home) for name, engine in plan.engines.items() if engine.home is not None}
+    routing = {each.organisation for each in plan.engines.values() if each.kind != "endpoint"}
+    for name, (number, carrier) in found.items():
+        engine = plan.engines[name]
+        if network.admitted(engine) is None or engine.organisation is None:
+            continue  # The check of open relays reports the former; nobody pays for the latter.
+        paid = plan.engines[carrier].organisation if carrier in plan.engines else None
+        peers = {plan.engines[at].organisation for at, to in (*legs, *homes) if to == name}
+        peers &= {*routing, paid} - {None, engine.organisation}
+        peers -= {each for each in peers if not network.admits(engine, each)}
+        expected = {
+            plan.engines[test.caller or plan.caller].organisation
+            for test in plan.tests
+            if test.answer == 200 and test.ends_at == carrier
+        }
+        if wrong := sorted(filter(None, peers - expected)):
+            yield warning(
+                "transit",
+                network.book.at("engines", name),
+                f"{name} takes calls of {named(wrong)}, and sends those to {number} on to {carrier}: "
+                f"{engine.organisation} pays for them",
+                f"give {name} routes for the numbers alone that {named(wrong)} may call; if such calls are "
+                f"meant, add a test of one by a telephone of {words(wrong, last='or')}, "
+                f"with ends_at: {carrier}",
+            )
+
+
+def own_ranges(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Numbers of its own do not leave a network by a route after the trees."""
+    if not can_walk(network):
+        return
+    plan = network.plan
+    for at, engine in plan.engines.items():
+        tables = [table for table in network.routes if table[0] == at and table[2]]
+        for i, range_ in network.each_range() if tables and engine.kind == "proxy" else ():
+            if range_.owner != engine.organisation or not range_.holds(network.day):
+                continue
+            for number in (example(network, range_.prefix[1:], ""), *edges_of(range_)[:2]):
+                wrong = number and _leaves(network, at, number, range_.owner)
+                if wrong:
+                    route, to = wrong
+                    where = line(network.book.at("ranges", i))
+                    yield warning(
+                        "own numbers leave",
+                        network.book.at("routes", route),
+                        f"{range_.prefix}... belongs to {range_.owner} ({where}), but {at} sends {number} to "
+                        f"{to} if no tree has it or its records fail",
+                        f"add a route for {range_.prefix} at {at} with after_trees: true, to an operator or "
+                        "an announcement",
+                    )
+                    break
+
+
+def _leaves(network: PlanNetwork, at: str, number: str, owner: str) -> tuple[int, str] | None:
+    """The route after the trees by which a number leaves its owner's network, and who then gets it."""
+    for way in islice(arrivals(network, Arrival(at, number, "sip", None, None)), _MOST_WAYS):
+        last = next((step for step in reversed(way.steps) if step.what == "prefix"), None)
+        if last is None or not last.facts["after_trees"] or last.engine != at:
+            continue
+        if way.end.kind == "external":
+            return int(last.place[1]), str(way.end.facts["host"])
+        if way.end.kind == "answered" and network.plan.engines[way.end.engine].organisation != owner:
+            return int(last.place[1]), way.end.engine
+    return None
 
 
 def _carrier(network: PlanNetwork, at: str, number: str) -> str | None:

@@ -23,6 +23,7 @@ _PROPOSALS = {
     "no protocol": "send the call to an engine that speaks the protocol, or through a gateway first",
     "no codec": "give both a common codec, or send the call through a gateway that translates between them",
     "no route": "add a route there, or send the calls elsewhere",
+    "not admitted": "add the organisation to admits there, or remove the route",
     "no digits": "strip fewer digits, or put others in front with prepend",
 }
 
@@ -30,6 +31,8 @@ _SENDING = ("prefix", "record", "forwarded")
 """Steps that decide where a call goes next."""
 
 _MOST_WAYS = 8
+USUAL_DIGITS = 12
+"""Of a number whose range does not say how many it has."""
 
 
 def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
@@ -202,7 +205,7 @@ def example(network: PlanNetwork, prefix: str, continuation: str | None) -> str 
     digits = prefix + continuation
     found = network.ranges.longest(digits)
     wanted = network.plan.ranges[found[1]].digits if found else None
-    return "+" + digits.ljust(min(wanted or 12, 15), "0")
+    return "+" + digits.ljust(min(wanted or USUAL_DIGITS, 15), "0")
 
 
 def _offers(network: PlanNetwork, name: str) -> list[tuple[str, ...] | None]:
@@ -313,7 +316,8 @@ def redundant(network: PlanNetwork) -> Iterator[PlanFinding]:
                 at("routes", index),
                 f"+{prefix} at {table[0]} has no effect: +{outer[0]} in {line(at('routes', outer[1]))} "
                 f"also leads to {named(one.to)}",
-                "remove it",
+                "remove it"
+                + ("" if outer[0] else "; or remove the other, if not all numbers should go there"),
             )
 
 
