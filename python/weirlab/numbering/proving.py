@@ -118,10 +118,11 @@ gatekeepers. SIPp, MGCP lines and H.323 telephones call and answer, and both
 ends talk. Each call is compared with the plan: the engines on its route, what
 each engine based its decision on, what the name servers answered, and how the
 call was answered. A number with a fall-back is called again while the
-preferred engine is off, answers 503, or is busy. The second table lists the
-kinds of routes that the calls prove. With --dut, all signalling and speech of
-the caller pass a device under test. The run is kept, with every message. The
-exit code is 9 if a call did not go as planned.
+preferred engine is off, answers 503, or is busy; two engines never fail at
+once. The second table lists the kinds of routes that the calls prove. With
+--dut, all signalling and speech of the caller pass a device under test. The
+run is kept, with every message. The exit code is 9 if a call did not go as
+planned.
 
 Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
 weir voice install; gatekeepers and H.323 telephones need the voice extra of
