@@ -45,6 +45,8 @@ MOST_ANSWERS = 100
 GONE_S = 5.0
 """A telephone that has hung up waits this long for its connection to be deleted, and for the next request.
 If that request is unanswered when the line comes back, Asterisk stops answering."""
+LAST_S = 2.0
+"""It waits this long for further ones."""
 
 _COMMAND = re.compile(r"([A-Z]{4}) (\d{1,9}) (\S+) MGCP 1\.0")
 _ANSWER = re.compile(r"(\d{3}) (\d{1,9})(?: |$)")
@@ -225,7 +227,8 @@ class MgcpEndpoint:
         if verb == "DLCX" and self.off_hook:
             self._hang_up(now_s)
         elif verb == "RQNT" and self._gone_s is not None and not self._is_connected:
-            self.over = True
+            # A tone for a refused call comes last, and would otherwise disturb the next call.
+            self._gone_s = min(self._gone_s, now_s + LAST_S)
 
     def _dial(self, now_s: float) -> None:
         """The next digit; the one before has been taken."""

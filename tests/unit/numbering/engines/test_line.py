@@ -114,6 +114,11 @@ def test_a_line_that_calls_dials_digit_by_digit_and_hangs_up_after_what_it_has_h
     assert not agent.line.over
     # Asterisk waits for an answer to what it asks for next, also of a line that has been away meanwhile.
     assert agent.tell("RQNT", "R: L/hd(N)") == ["200 107 OK\r\n"]
+    # The tone for a refused call comes after that.
+    agent.wait(lines.LAST_S / 2)
+    assert agent.tell("RQNT", "S: L/ro") == ["200 108 OK\r\n"]
+    assert not agent.line.over
+    agent.wait(lines.LAST_S)
     assert agent.line.over
 
 
@@ -136,6 +141,7 @@ def test_a_call_in_which_nothing_is_heard_is_hung_up_when_the_line_gives_up() ->
     assert not agent.line.over
     agent.tell("DLCX")
     agent.tell("RQNT", "R: L/hd(N)")
+    agent.wait(lines.LAST_S)
     assert agent.line.over
 
 
