@@ -20,7 +20,7 @@ def page(run: Run) -> Story:
     outcome = compare_turns(run)
     manifest, facts = vars(run.manifest), run.manifest.facts
     names = [str(run.manifest.scenario[side]) for side in turns.SIDES]
-    verdict = tuple(wording.tables(outcome)[: 2 if outcome.rules_met else 1])
+    verdict = tuple(wording.tables(outcome)[: 1 + bool(outcome.rates) + bool(outcome.rules_met)])
     settings = Table(
         "Change by setting",
         ("Setting", "Quantity", "Median change", "Pairs"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
+from weirlab.base.units import NS_PER_S
 from weirlab.devices.comparison import turns
 from weirlab.jobs import machine
 from weirlab.model.comparing import paired
@@ -44,6 +47,21 @@ _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
+class RateChange:
+    """What two devices forwarded in overload at one setting, measured in turns."""
+
+    setting: ComparisonSetting
+    before_pps: float
+    after_pps: float
+    """Medians over pairs."""
+    packet_ns: float
+    """Time per packet that the second takes more: median over pairs."""
+    rule_ns: float | None = None
+    """That time for each rule by which the numbers of rules differ that packets are compared with; None if
+    these are the same or not known, or if the rates may be the same."""
+
+
+@dataclass(frozen=True)
 class ComparisonOutcome:
     """The runs that were compared, and the findings."""
 
@@ -59,6 +77,8 @@ class ComparisonOutcome:
     run: Run | None = None
     rules_met: tuple[Mapping[str, Any], ...] = ()
     """Of rulesets measured in turns: the rule that the packets met on each side."""
+    rates: tuple[RateChange, ...] = ()
+    """Of devices measured in turns."""
 
     @property
     def verdict(self) -> Verdict:
@@ -89,6 +109,7 @@ class ComparisonOutcome:
             "quantities": [one.document() for one in self.findings],
             "notes": self.notes,
             "rules_met": self.rules_met,
+            "rates": [{**asdict(one), "setting": one.setting.text} for one in self.rates],
         }
 
 
@@ -141,8 +162,31 @@ def compare_turns(run: Run, terms: ComparisonTerms = IN_TURNS) -> ComparisonOutc
         notes.append(f"{spoiled} of {trials.height} trials were disturbed by the host and do not count.")
     met = tuple(run.get_json(turns.PLAN).get(turns.MET, ()))
     return ComparisonOutcome(
-        (), (), turns.KIND, terms, tuple(findings), tuple(notes), run.simulated, run, met
+        (),
+        (),
+        turns.KIND,
+        terms,
+        tuple(findings),
+        tuple(notes),
+        run.simulated,
+        run,
+        met,
+        tuple(_rate_changes(run, findings, met)),
     )
+
+
+def _rate_changes(
+    run: Run, findings: Sequence[ComparisonFinding], met: Sequence[Mapping[str, Any]]
+) -> Iterator[RateChange]:
+    differs = any(one.quantity == "rate" and (one.low > 0 or one.high < 0) for one in findings)
+    counts = [one["compared"] for one in met]
+    rules = counts[1] - counts[0] if len(counts) == len(turns.SIDES) and None not in counts else 0
+    for setting, pairs in turns.rates(run).items():
+        before, after = np.median(pairs, axis=0)
+        packet_ns = float(np.median(NS_PER_S / pairs[:, 1] - NS_PER_S / pairs[:, 0]))
+        yield RateChange(
+            setting, float(before), float(after), packet_ns, packet_ns / rules if differs and rules else None
+        )
 
 
 def _open(store: Store, name: str) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -55,6 +55,8 @@ HALF: Final = 0.5
 
 PROFILES: Final = 4
 """Profiles of each device whose own processes would work beside those of the other."""
+OVERLOAD: Final = 0
+"""Of the loads in ``_SHORT``."""
 _SHORT: Final = ("overload", "half load")
 
 
@@ -336,24 +338,39 @@ class _Turns:
 
 def differences(run: Run) -> Mapping[ComparisonSetting, Mapping[Compared, F64]]:
     """The differences of every pair of valid trials in a run."""
-    settings = run.get_json(PLAN, lambda kept: [ComparisonSetting(*of) for of in kept["settings"]])
-    trials = {row["index"]: row for row in run.trials().filter("valid").iter_rows(named=True)}
-    by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = {
-        place: {quantity: [] for quantity in QUANTITIES} for place in settings
-    }
-    for index, first in trials.items():
-        second = trials.get(index + 1)
-        if index % 2 or second is None:
-            continue
-        load, place = index // 2 % 2, settings[index // 4 % len(settings)]
-        of = by_setting[place]
-        if load == 0:
+    by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = {}
+    for place, load, first, second in _pairs(run):
+        of = by_setting.setdefault(place, {quantity: [] for quantity in QUANTITIES})
+        if load == OVERLOAD:
             of["rate"].append(math.log(second["forwarding_pps"] / first["forwarding_pps"]))
             continue
         of["loss"].append(second["loss_ratio"] - first["loss_ratio"])
         of["mean"].append(math.log(second["delay_mean_ns"] / first["delay_mean_ns"]))
         of["p99"].append(math.log(second["delay_p99_ns"] / first["delay_p99_ns"]))
     return {
-        place: {quantity: np.array(values) for quantity, values in of.items()}
-        for place, of in by_setting.items()
+        place: {quantity: np.array(by_setting.get(place, {}).get(quantity, ())) for quantity in QUANTITIES}
+        for place in _settings(run)
     }
+
+
+def rates(run: Run) -> Mapping[ComparisonSetting, F64]:
+    """Per setting: the rates that both devices forwarded in overload, in packets/s; shape (pairs, 2)."""
+    found: dict[ComparisonSetting, list[tuple[float, float]]] = {}
+    for place, load, first, second in _pairs(run):
+        if load == OVERLOAD:
+            found.setdefault(place, []).append((first["forwarding_pps"], second["forwarding_pps"]))
+    return {place: np.array(pairs) for place, pairs in found.items()}
+
+
+def _settings(run: Run) -> list[ComparisonSetting]:
+    return run.get_json(PLAN, lambda kept: [ComparisonSetting(*of) for of in kept["settings"]])
+
+
+def _pairs(run: Run) -> Iterator[tuple[ComparisonSetting, int, Mapping[str, Any], Mapping[str, Any]]]:
+    """Every pair of valid trials: its setting, its load, and the trials of both devices."""
+    settings = _settings(run)
+    trials = {row["index"]: row for row in run.trials().filter("valid").iter_rows(named=True)}
+    for index, first in trials.items():
+        second = trials.get(index + 1)
+        if index % 2 == 0 and second is not None:
+            yield settings[index // 4 % len(settings)], index // 2 % 2, first, second

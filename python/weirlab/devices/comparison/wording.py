@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import NOTHING, count, percent, plural, significant, words
+from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 
 if TYPE_CHECKING:
     from weirlab.devices.comparison.study import ComparisonOutcome
@@ -20,7 +20,7 @@ _SHOWN: Final = 5
 def tables(outcome: ComparisonOutcome) -> list[Table]:
     """One row per quantity, and where those that changed did so most."""
     sure = outcome.terms.certainty
-    columns = ("Quantity", "Verdict", "Change", "Interval", "Margin", "Settings", "Run to run")
+    quantities = ("Quantity", "Verdict", "Change", "Interval", "Margin", "Settings", "Run to run")
     rows = [
         (
             one.title,
@@ -35,7 +35,20 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
         )
         for one in outcome.findings
     ]
-    found = [Table("After against before", columns, rows, spare=("Run to run", "Settings"))]
+    found = [Table("After against before", quantities, rows, spare=("Run to run", "Settings"))]
+    if outcome.rates:
+        forwarded = [
+            (
+                one.setting.text,
+                rate(one.before_pps),
+                rate(one.after_pps),
+                _signed(one.packet_ns),
+                NOTHING if one.rule_ns is None else _signed(one.rule_ns),
+            )
+            for one in outcome.rates
+        ]
+        columns = ("Setting", "Before", "After", "Per packet", "Per rule")
+        found.append(Table("Forwarded in overload", columns, forwarded, spare=("Setting",)))
     if outcome.rules_met:
         met = [
             (one["ruleset"], one["rule"], count(one["compared"]), one["traffic"]) for one in outcome.rules_met
@@ -73,7 +86,21 @@ def sentence(outcome: ComparisonOutcome) -> str:
     sure = outcome.terms.certainty
     told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
     said = f"{_LEADS[verdict]}: {told}."
-    return _made(outcome, " ".join((said, *_rules_met(outcome), *ways_out(outcome))))
+    return _made(outcome, " ".join((said, *_forwarded(outcome), *_rules_met(outcome), *ways_out(outcome))))
+
+
+def _forwarded(outcome: ComparisonOutcome) -> list[str]:
+    """Both rates, if there is one setting, and what a rule costs."""
+    if len(outcome.rates) != 1:
+        return []
+    (one,) = outcome.rates
+    per_rule = "" if one.rule_ns is None else f", {duration(one.rule_ns)} for each rule more"
+    rates = f"{rate(one.before_pps)} before and {rate(one.after_pps)} after"
+    return [f"In overload it forwards {rates}: {_signed(one.packet_ns)} per packet{per_rule}."]
+
+
+def _signed(ns: float) -> str:
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
 
 
 def _rules_met(outcome: ComparisonOutcome) -> list[str]:

@@ -86,6 +86,9 @@ def test_two_rulesets_are_measured_side_by_side(weir: Weir, turns: list[str], tm
     assert turns == ["before.rules", "after.rules", "after.rules", "before.rules"]
     assert answer.code in (0, 7)
     assert {one["quantity"] for one in answer.json["quantities"]} == {"rate", "mean", "p99", "loss"}
+    (rates,) = answer.json["rates"]
+    assert min(rates["before_pps"], rates["after_pps"]) > 0
+    assert rates["rule_ns"] is None, "both packets meet as many rules"
 
 
 def test_the_rule_that_the_packets_met_on_each_side_stands_in_the_result(
