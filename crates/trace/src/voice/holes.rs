@@ -1,6 +1,7 @@
 //! What a capture itself missed: it looks like loss, but nothing else was captured meanwhile, either.
 
-use super::rtcp::{CapturedNumbers, Reports};
+use super::rtcp::CapturedNumbers;
+use super::track::Pauses;
 
 /// A number so far ahead is no gap.
 const FAR: u16 = 3_000;
@@ -38,6 +39,8 @@ pub struct Holes {
     lasted_ns: i64,
     /// Other packets that were captured in them.
     beside: u64,
+    /// How long the newest one lasted, and the others in it.
+    last: (i64, u64),
 }
 
 /// A packet of the stream in the capture.
@@ -64,16 +67,33 @@ impl Holes {
             return;
         }
         if (2..FAR).contains(&ahead) {
+            self.last = (
+                arrival_ns.saturating_sub(newest.arrival_ns),
+                order.saturating_sub(newest.order).saturating_sub(1),
+            );
             self.gaps += 1;
-            self.lasted_ns += arrival_ns.saturating_sub(newest.arrival_ns);
-            self.beside += order.saturating_sub(newest.order).saturating_sub(1);
+            self.lasted_ns += self.last.0;
+            self.beside += self.last.1;
         }
         self.newest = Some(place);
     }
 
-    /// The numbers that the capture has, of which there are `count`; `None` without any.
-    pub fn captured(&self, count: u64) -> Option<CapturedNumbers> {
-        self.first.map(|first| CapturedNumbers { first: first.number, count })
+    /// The newest gap was a pause of the source, in which others may have paused as well: it shows nothing, and neither
+    /// does its time.
+    pub fn excuse(&mut self) {
+        let (lasted_ns, beside) = std::mem::take(&mut self.last);
+        let Some(first) = self.first.as_mut().filter(|_| lasted_ns > 0) else { return };
+        first.arrival_ns += lasted_ns;
+        first.order += beside;
+        self.gaps -= 1;
+        self.lasted_ns -= lasted_ns;
+        self.beside -= beside;
+    }
+
+    /// The numbers that the capture has, of which `count` were sent; `None` without any.
+    pub fn captured(&self, count: u64, pauses: Pauses) -> Option<CapturedNumbers> {
+        let count = count + pauses.skipped.max(0).unsigned_abs();
+        self.first.map(|first| CapturedNumbers { first: first.number, count, pauses })
     }
 
     /// Whether hardly anything else was captured in the gaps, although there is much at other times.
@@ -88,12 +108,11 @@ impl Holes {
         expected >= LEAST_EXPECTED && self.beside as f64 <= HARDLY * expected
     }
 
-    /// Whether the numbers that are missing, `lost` of `expected`, show nothing of the network; `reports` are those of the
-    /// receiver.
-    pub fn missed(&self, lost: u64, expected: u64, reports: Option<&Reports>) -> Option<Missed> {
+    /// Whether the numbers that are missing, `lost` of `expected`, show nothing of the network; `totals` are those of its
+    /// receiver's reports.
+    pub fn missed(&self, lost: u64, expected: u64, totals: Option<(u64, u64)>) -> Option<Missed> {
         let seen_by_receiver = || {
-            let totals = |reports: &Reports| reports.totals(self.captured(expected)?);
-            reports.and_then(totals).is_some_and(|(covered, missed)| {
+            totals.is_some_and(|(covered, missed)| {
                 covered as f64 >= COVERED * expected as f64
                     && lost >= MORE * missed + expected.saturating_sub(covered) + LEAST_MISSING
             })
@@ -143,6 +162,20 @@ mod tests {
         // Without anything else, the gaps show nothing.
         let (holes, lost) = beside(|at_ms| at_ms == 0 || captured(at_ms), |_| false);
         assert_eq!(holes.missed(lost, 1_000, None), None);
+    }
+
+    #[test]
+    fn a_pause_in_which_everything_was_silent_is_no_gap() {
+        let (mut holes, mut order) = (Holes::default(), 0);
+        for i in (0..1_000).filter(|i| !(400..700).contains(i) && i % 97 != 5) {
+            holes.put(i as u16, i * 20 * MS, order);
+            order += 2;
+            if i == 700 {
+                assert!(holes.are_of_all(), "by its gap");
+                holes.excuse();
+            }
+        }
+        assert_eq!(holes.missed(8, 700, None), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use super::track::Pauses;
 use crate::packet::{u16_at, u32_at};
 
 const SENDER_REPORT: u8 = 200;
@@ -99,12 +100,14 @@ pub struct Reports {
 }
 
 /// The numbers of a stream that a capture has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapturedNumbers {
     /// The first, 16 bits.
     pub first: u16,
-    /// From the first to the last.
+    /// From the first to the last, with those that were not sent.
     pub count: u64,
+    /// Those that were not sent: receivers count them as lost (RFC 3550 appendix A.3).
+    pub pauses: Pauses,
 }
 
 impl CapturedNumbers {
@@ -117,6 +120,16 @@ impl CapturedNumbers {
         let first = i64::from((highest as u16).wrapping_sub(self.first)) + 1;
         let most = i64::try_from(self.count).map_or(i64::MAX, |count| count.saturating_add(BEHIND));
         first + (most - first).div_euclid(ROUND) * ROUND
+    }
+
+    /// How many of the first `until` numbers were not sent; `None` if they end between two pauses.
+    fn not_sent(self, until: i64) -> Option<i64> {
+        let Pauses { count, skipped, from, until: resumed, .. } = self.pauses;
+        let first = i64::from(self.first);
+        if count == 0 || until <= from - first {
+            return Some(0);
+        }
+        (until > resumed - first).then_some(skipped)
     }
 
     /// Whether many of the first `until` numbers came after those that were captured.
@@ -138,14 +151,18 @@ impl Reports {
         }
         let covered = self.covered();
         if self.count == 1 || covered == 0 {
-            return self.of_one(until as f64);
+            return self.of_one(until, captured.not_sent(until)?);
         }
         if covered > MOST_COVERED {
             // Some receivers do not count the rounds of 16 bits.
-            return Some(self.fraction_sum as f64 / 256.0 / self.count as f64);
+            let share = self.fraction_sum as f64 / 256.0 / self.count as f64;
+            return (captured.pauses.skipped == 0).then_some(share);
         }
-        let lost = (self.last.0 - self.first.0).max(0);
-        is_within(covered, until).then(|| (lost as f64 / f64::from(covered)).min(1.0))
+        let not_sent = captured.not_sent(until)? - captured.not_sent(until - i64::from(covered))?;
+        let lost = (self.last.0 - self.first.0).max(0) - not_sent;
+        let sent = i64::from(covered) - not_sent;
+        // A receiver that misses fewer than were not sent has begun anew after the pause.
+        (is_within(covered, until) && lost >= 0 && sent > 0).then(|| (lost as f64 / sent as f64).min(1.0))
     }
 
     /// Whether packets were lost by reports from which no loss among the numbers in the capture follows.
@@ -154,16 +171,17 @@ impl Reports {
         self.fraction_sum > 0 && self.loss_ratio(captured).is_none()
     }
 
-    /// The same from one report, which covers `until` numbers of the capture.
-    fn of_one(&self, until: f64) -> Option<f64> {
+    /// The same from one report, which covers `until` numbers of the capture, of which some were `not_sent`.
+    fn of_one(&self, until: i64, not_sent: i64) -> Option<f64> {
         let fraction = self.fraction_sum as f64 / self.count as f64;
         if fraction <= 0.0 {
             return Some(0.0);
         }
         // As many as this were expected since the report before if nothing had been lost until then, fewer otherwise.
         let expected = self.last.0 as f64 * 256.0 / (fraction + 1.0);
-        (self.last.0 > 0 && expected <= until * (1.0 + OUTSIDE))
-            .then(|| (self.last.0 as f64 / until).min(1.0))
+        let (lost, sent) = (self.last.0 - not_sent, until - not_sent);
+        (self.last.0 > 0 && lost >= 0 && sent > 0 && expected <= until as f64 * (1.0 + OUTSIDE))
+            .then(|| (lost as f64 / sent as f64).min(1.0))
     }
 
     /// Numbers from the first report to the last.
@@ -176,8 +194,10 @@ impl Reports {
     pub(super) fn totals(&self, captured: CapturedNumbers) -> Option<(u64, u64)> {
         let covered = self.covered();
         let until = captured.until(self.last.1);
+        let not_sent = captured.not_sent(until)?;
+        let sent = i64::from(covered) - (not_sent - captured.not_sent(until - i64::from(covered))?);
         (self.count >= 2 && covered <= MOST_COVERED && is_within(covered, until) && !captured.lacks(until))
-            .then(|| (covered.into(), self.last.0.max(0).unsigned_abs()))
+            .then(|| (sent.max(0).unsigned_abs(), (self.last.0 - not_sent).max(0).unsigned_abs()))
     }
 }
 

@@ -47,6 +47,10 @@ pub struct Pauses {
     pub skipped: i64,
     /// How long it was silent, ns.
     pub lasted_ns: i64,
+    /// The first number that it skipped, and the first after the last pause; in the first round, of 16 bits.
+    pub from: i64,
+    /// See `from`.
+    pub until: i64,
 }
 
 /// What became of a packet.

@@ -42,14 +42,9 @@ def far_end(chosen: Sequence[CaptureStream], streams: Sequence[CaptureStream]) -
 
     return FarEnd(
         round_trip_ns=np.array([between(stream) for stream in chosen], dtype=np.float64),
-        loss_ratio=np.array([_missed_ratio(stream) for stream in chosen], dtype=np.float64),
+        loss_ratio=np.array([_reported(stream, "loss_ratio") for stream in chosen], dtype=np.float64),
         to_sender_ns=np.array([to_host.get((each.src, each.interface), np.nan) for each in chosen]),
     )
-
-
-def _missed_ratio(stream: CaptureStream) -> float:
-    """What the receiver missed; NaN if it may have missed numbers that were skipped in pauses."""
-    return float("nan") if stream.not_sent else _reported(stream, "loss_ratio")
 
 
 def _reported(stream: CaptureStream, name: str) -> float:
@@ -90,7 +85,7 @@ def losses(
             + ": they do not count.",
         )
         for row, number, far in reported
-        if far["lost_others"] or (streams[row].not_sent and far["loss_ratio"])
+        if far["lost_others"]
     ]
     yield from shortened(losing, "receivers of other streams report losses, too")
     shaky = [

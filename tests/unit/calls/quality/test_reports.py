@@ -173,7 +173,10 @@ def test_a_report_about_what_was_not_captured_is_no_loss(
     assert "do not count" in text
 
 
-def test_numbers_that_were_skipped_on_hold_are_no_loss_behind_the_capture(file: Path) -> None:
+@pytest.mark.parametrize(("lost", "beyond"), [(200, 0), (216, 0.05), (16, 0)])
+def test_numbers_that_were_skipped_on_hold_are_no_loss_behind_the_capture_and_others_are(
+    file: Path, lost: int, beyond: float
+) -> None:
     held = [*talk(200), *talk(600)[400:]]
     signals = [
         sip(at_us, "192.0.2.1", "192.0.2.2", message(INVITE, 4000, direction=direction, cseq=f"{n} INVITE"))
@@ -185,12 +188,16 @@ def test_numbers_that_were_skipped_on_hold_are_no_loss_behind_the_capture(file: 
     ]
     reports = [
         rtcp(1_000_000, receiver_report(0x1234ABCD, highest=150), from_caller=False),
-        rtcp(11_500_000, receiver_report(0x1234ABCD, highest=670, lost=200), from_caller=False),
+        rtcp(11_500_000, receiver_report(0x1234ABCD, fraction=9, highest=670, lost=lost), from_caller=False),
     ]
     outcome = outcome_of(file, held, [*signals, *reports])
     assert outcome.streams[0].not_sent == 200
-    assert outcome.table.beyond.tolist() == [0]
-    assert len(found(outcome, "far-end loss")) == 1
+    assert outcome.table.beyond.tolist() == pytest.approx([beyond])
+    # With fewer losses than numbers that were skipped, the receiver must have begun anew.
+    assert (outcome.table.reported.tolist(), len(found(outcome, "far-end loss"))) == (
+        [lost >= 200],
+        int(lost != 200),
+    )
 
 
 def test_reports_about_what_came_after_the_captured_part_are_no_loss(file: Path) -> None:

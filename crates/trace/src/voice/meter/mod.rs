@@ -200,7 +200,9 @@ impl Measured {
         let (facts, jitter, still) = sums.judge(codec, media);
         let (loss_runs, longest_run) = sums.losses.clone().runs();
         let (expected, lost) = (sums.losses.expected() + lead, sums.losses.lost() + lead);
-        let missed = || holes.missed(lost, expected, reports.as_ref());
+        let captured = holes.captured(expected - lead, pauses);
+        let totals = reports.zip(captured).and_then(|(reports, captured)| reports.totals(captured));
+        let missed = || holes.missed(lost, expected, totals);
         let loss = match sums.numbers {
             Numbers::Given if sums.lacks_speech() => Loss::Unknown,
             Numbers::Given => missed().map_or(Loss::Counted, Loss::Missed),
@@ -233,8 +235,7 @@ impl Measured {
             gap_max_ns: sums.gap_max_ns,
             jitter,
             reports,
-            // Numbers that were not sent have places, too.
-            captured: holes.captured(expected - lead + pauses.skipped.max(0).unsigned_abs()),
+            captured,
         }
     }
 }

@@ -35,18 +35,42 @@ fn a_round_trip_is_the_time_to_the_report_less_that_at_the_receiver() {
     assert_eq!(store.of(7, A, B).unwrap().round_trips.count, 1);
 }
 
+fn captured(first: u16, count: u64) -> CapturedNumbers {
+    CapturedNumbers { first, count, pauses: Pauses::default() }
+}
+
 #[test]
 fn losses_are_those_between_the_first_report_and_the_last() {
     let mut store = Store::default();
     for (lost, highest) in [(-2, 1_000), (8, 1_250), (48, 1_500)] {
         put(&mut store, &receiver_report(7, 25, lost, highest, (0, 0)), 0, B, A);
     }
-    let of = |first, count| store.of(7, A, B).unwrap().loss_ratio(CapturedNumbers { first, count });
+    let of = |first, count| store.of(7, A, B).unwrap().loss_ratio(captured(first, count));
     assert_eq!(of(980, 600), Some(0.1));
     assert_eq!(store.of(7, B, A), None);
     // As many came before the capture, or all.
     assert_eq!((of(1_250, 600), of(1_501, 600)), (None, None));
-    assert!(store.of(7, A, B).unwrap().lost_others(CapturedNumbers { first: 1_501, count: 600 }));
+    assert!(store.of(7, A, B).unwrap().lost_others(captured(1_501, 600)));
+}
+
+#[test]
+fn numbers_that_were_not_sent_are_no_losses_though_receivers_count_them() {
+    let pauses = Pauses { count: 1, skipped: 600, from: 1_100, until: 1_700, ..Pauses::default() };
+    let of = |reports: &[(i32, u32)]| {
+        let mut store = Store::default();
+        for &(lost, highest) in reports {
+            put(&mut store, &receiver_report(7, 145, lost, highest, (0, 0)), 0, B, A);
+        }
+        let numbers = CapturedNumbers { first: 950, count: 1_650, pauses };
+        store.of(7, A, B).unwrap().loss_ratio(numbers)
+    };
+    // 50 of 500 that were sent, all or some of them before the pause, or behind it; the same by a single report.
+    assert_eq!(of(&[(0, 1_000), (0, 1_099), (650, 2_100)]), Some(0.1));
+    assert_eq!(of(&[(0, 1_000), (9, 1_090)]), Some(0.1));
+    assert_eq!(of(&[(600, 1_800), (650, 2_300)]), Some(0.1));
+    assert_eq!(of(&[(655, 2_099)]), Some(0.1));
+    // The receiver began anew, or reports end in the middle.
+    assert_eq!((of(&[(0, 1_000), (50, 2_100)]), of(&[(0, 1_000), (50, 1_600)])), (None, None));
 }
 
 #[test]
@@ -54,7 +78,7 @@ fn one_report_counts_if_it_is_about_what_was_captured() {
     let of = |lost, highest, first, count| {
         let mut store = Store::default();
         put(&mut store, &receiver_report(7, 64, lost, highest, (0, 0)), 0, B, A);
-        store.of(7, A, B).unwrap().loss_ratio(CapturedNumbers { first, count })
+        store.of(7, A, B).unwrap().loss_ratio(captured(first, count))
     };
     // A quarter of 2,000 since the receiver began.
     assert_eq!(of(500, 9_000, 7_001, 3_000), Some(0.25));

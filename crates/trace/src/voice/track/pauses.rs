@@ -33,6 +33,7 @@ impl<K: Keep> Track<K> {
     pub fn resume_with(&mut self, raw: Raw) -> bool {
         let goes_on = self.skipped_before(&raw).is_some();
         if goes_on {
+            self.holes.excuse();
             self.resuming.push(raw);
         }
         goes_on
@@ -93,6 +94,10 @@ impl<K: Keep> Track<K> {
 
     fn pause(&mut self, skipped: i64, arrival_ns: i64) {
         let resumed = self.sequence.after(skipped);
+        if self.pauses.count == 0 {
+            self.pauses.from = resumed - skipped;
+        }
+        self.pauses.until = resumed;
         self.sequence.advance(resumed - 1);
         self.resumed = Some((resumed, skipped));
         self.pauses.count += 1;
