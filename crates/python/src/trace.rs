@@ -155,6 +155,7 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     dict.set_item("media", kind_name(facts.kind))?;
     dict.set_item("known_by", known_by_name(facts.known_by))?;
     fields!(dict, facts; codec, payload_type, clock_hz, nominal_hz);
+    dict.set_item("tag_bytes", facts.tag_bytes)?;
     dict.set_item("encrypted", facts.is_secure)?;
     fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected);
     dict.set_item("lost", stream.loss.is_known().then_some(stream.lost))?;

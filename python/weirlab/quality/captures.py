@@ -74,8 +74,6 @@ class FarEnd:
 
 _LEAST_BEYOND: Final = 0.005
 """Reports count at other times than the capture: a smaller difference is none."""
-_TAG_BYTES: Final = 10
-"""The usual authentication tag of SRTP (RFC 3711, 4.2)."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +146,13 @@ def capture_table(
     buffers: Buffers = USUAL,
     network_ms: float | None = None,
     far_end: FarEnd | None = None,
-    encrypted: npt.NDArray[np.bool_] | None = None,
+    tag_bytes: npt.NDArray[np.integer] | None = None,
 ) -> CaptureTable:
     """Quality of each stream.
 
-    ``encodings`` (as in SDP; empty: not known), ``clock_hz`` (0: not known) and ``encrypted`` have one
-    element per stream. ``network_ms`` is the least delay from sender to capture, if it is known; else half of
-    the round trip of ``far_end`` counts.
+    ``encodings`` (as in SDP; empty: not known), ``clock_hz`` (0: not known) and ``tag_bytes`` (of SRTP) have
+    one element per stream. ``network_ms`` is the least delay from sender to capture, if it is known; else
+    half of the round trip of ``far_end`` counts.
 
     Raises
     ------
@@ -164,8 +162,7 @@ def capture_table(
     clock = np.asarray(clock_hz, dtype=np.int64)
     placed, level, sloping = place(packets, clock)
     number = segments.total(packets.speech.astype(np.int64), _starts_of(packets, len(clock)))
-    tag = 0 if encrypted is None else _TAG_BYTES * encrypted
-    size = _usual_payload(packets, number) - tag
+    size = _usual_payload(packets, number) - (0 if tag_bytes is None else tag_bytes)
     kinds = tuple(
         of_encoding(name, float(payload), float(packet_ns) / 1e6, buffers.concealment)
         for name, payload, packet_ns in zip(encodings, size, placed.packet_ns, strict=True)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::codecs::{Encoding, Kind, PICTURES_HZ, TELEPHONE_EVENT, assigned};
-use super::sdp::Media;
+use super::sdp::{Media, USUAL_TAG_BYTES};
 use super::{NO_CODEC, Row, iax2};
 
 /// Source of the codec or clock rate.
@@ -42,8 +42,10 @@ pub struct Facts {
     pub kind: Kind,
     /// Source of this knowledge.
     pub known_by: KnownBy,
-    /// Whether payloads are encrypted, and longer by a tag (SRTP).
+    /// Whether payloads are encrypted (SRTP).
     pub is_secure: bool,
+    /// By how much this makes them longer.
+    pub tag_bytes: u8,
 }
 
 /// What is known about a payload type.
@@ -241,6 +243,9 @@ impl Types {
             kind,
             known_by,
             is_secure: media.is_some_and(|media| media.is_secure),
+            tag_bytes: media
+                .filter(|media| media.is_secure)
+                .map_or(0, |media| media.tag_bytes.unwrap_or(USUAL_TAG_BYTES)),
         }
     }
 }
@@ -265,6 +270,7 @@ pub(super) fn facts_of_iax2(codec: Option<u8>, packets: u64, clock_hz: u32) -> F
         kind: Kind::Audio,
         known_by: KnownBy::Iax2,
         is_secure: false,
+        tag_bytes: 0,
     }
 }
 

@@ -12,6 +12,8 @@ const MAX_MEDIA: usize = 32;
 const MAX_FORMATS: usize = 64;
 const MAX_NAME: usize = 32;
 const MAX_CONTROL: usize = 256;
+/// The usual authentication tag of SRTP (RFC 3711 section 4.2).
+pub(super) const USUAL_TAG_BYTES: u8 = 10;
 /// Most sessions remembered; some 20 MB.
 const MAX_ENDPOINTS: usize = 1 << 16;
 
@@ -59,6 +61,8 @@ pub struct Media {
     pub direction: Direction,
     /// Whether payloads are encrypted (SRTP, RFC 3711).
     pub is_secure: bool,
+    /// The tag behind each of them, by the first cipher suite that is named.
+    pub tag_bytes: Option<u8>,
     /// Whether this is a fax over UDP (UDPTL, ITU-T T.38 annex D), which is no stream of RTP.
     pub is_fax: bool,
     /// The name of the stream in RTSP; empty elsewhere.
@@ -78,6 +82,7 @@ impl Media {
             by: KnownBy::Sdp,
             direction: Direction::BOTH,
             is_secure: false,
+            tag_bytes: None,
             is_fax: false,
             control: String::new(),
         }
@@ -196,10 +201,23 @@ fn attribute(media: &mut Media, value: &str) {
         if media.formats.len() < MAX_FORMATS {
             media.formats.extend(format(map, media.kind));
         }
+    } else if let Some(crypto) = value.strip_prefix("crypto:") {
+        media.tag_bytes = media.tag_bytes.or_else(|| crypto.split(' ').nth(1).map(tag_bytes));
     } else if let Some(control) = value.strip_prefix("control:") {
         media.control = control.chars().take(MAX_CONTROL).collect();
     } else if let Some(direction) = Direction::of(value) {
         media.direction = direction;
+    }
+}
+
+/// The tag of a cipher suite (RFC 4568 section 6.2, RFC 7714 section 14.2).
+fn tag_bytes(suite: &str) -> u8 {
+    if suite.ends_with("_SHA1_32") {
+        4
+    } else if suite.ends_with("_GCM") {
+        16
+    } else {
+        USUAL_TAG_BYTES
     }
 }
 

@@ -34,7 +34,7 @@ COMPLAINTS: Final[frozenset[Kind]] = frozenset(
 )
 """What callers hear, or what nobody knows of it."""
 TITLES: Final[Mapping[Kind, str]] = {
-    "one-way audio": "One-way audio, unless only one direction was captured",
+    "one-way audio": "One-way audio",
     "hole": "Holes in the speech",
     "far-end jitter": "Jitter behind the capture, which MOS does not include",
 }

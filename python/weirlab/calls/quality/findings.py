@@ -205,8 +205,8 @@ def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     if others:
         are = "is" if len(others) == 1 else "are"
         text = (
-            f"{capitalized(listed_streams(others))} {are} not voice, but pictures, a fax, text, data, a "
-            "transport stream, or sound of more than 520 kbit/s: no MOS."
+            f"{capitalized(listed_streams(others))} {are} not voice, but pictures, a fax, text, data, "
+            "repairs of another stream, a transport stream, or sound of more than 520 kbit/s: no MOS."
         )
         yield StreamFinding("not voice", others, text)
     events = [stream for stream in streams if stream.has_only_events]

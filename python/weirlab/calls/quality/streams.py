@@ -17,8 +17,11 @@ _SHOWS_RATE_NS: Final = 500_000_000
 _LARGE_BYTES: Final = 500
 """Mean payload of packets of an unknown codec that shows their rate in a stream of any length."""
 
-_NO_VOICE: Final = frozenset({"t38", "t140", "red-t140", "clearmode"})
-"""Encodings of a fax (RFC 4612), of text (RFC 4103), and of data in a channel for speech (RFC 4040)."""
+_NO_VOICE: Final = frozenset(
+    {"t38", "t140", "red-t140", "clearmode", "parityfec", "ulpfec", "flexfec", "flexfec-03", "rtx"}
+)
+"""Encodings of a fax (RFC 4612), of text (RFC 4103), of data in a channel for speech (RFC 4040), and of
+repairs of other streams (RFC 2733, 5109, 8627, 4588)."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class CaptureStream:
     payload_types: tuple[tuple[int, int, str], ...]
     encrypted: bool
     """SRTP."""
+    tag_bytes: int
+    """By how much this makes payloads longer."""
     strays: int
     begins: str
     """``first``; ``restart`` of the source; ``codec``: it changed its codec."""

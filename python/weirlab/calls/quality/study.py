@@ -125,7 +125,7 @@ class QualityOutcome:
     def findings(self) -> tuple[StreamFinding, ...]:
         """What is wrong, or could be mistaken."""
         hole_ns = self._played("longest") * self.table.packet_ns.astype(np.float64)
-        whole = [stream.is_voice and stream.loss_known for stream in self.streams]
+        whole = [stream.is_voice and stream.loss_known and stream.clock_hz > 0 for stream in self.streams]
         heard = HeardStreams(
             self.worst_first(),
             self.causes,
@@ -329,7 +329,7 @@ def _table(
         reading.buffers,
         reading.network_ms,
         far_end(chosen, streams),
-        np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
+        np.array([stream.tag_bytes for stream in chosen], dtype=np.int64),
     )
     whole = np.array([not stream.missed for stream in chosen], dtype=np.bool_)
     return replace(table.heard_if(whole), streams=_as_counted(table.streams, counted))

@@ -15,7 +15,7 @@ from weirlab.base.documents import Measured
 from weirlab.base.errors import WeirError
 from weirlab.base.quantities import NOTHING, decimals
 from weirlab.base.tables import Table
-from weirlab.calls.quality.finding import TITLES, listed_streams
+from weirlab.calls.quality.finding import TITLES, Kind, listed_streams
 from weirlab.calls.quality.study import NoStreams, QualityOutcome
 from weirlab.cli.quantities import clock, count, duration, percent, plural
 from weirlab.jobs.batches import results, unreadable
@@ -43,7 +43,7 @@ def sentence(outcome: QualityOutcome) -> str:
 def verdict(outcome: QualityOutcome) -> str:
     """What callers complain about, or that they have no reason to; empty without voice whose MOS is known."""
     told = [
-        f"{title}: {listed_streams(numbers)}."
+        f"{title}{_unless(outcome, kind, numbers)}: {listed_streams(numbers)}."
         for kind, title in TITLES.items()
         if (numbers := sorted({n for each in outcome.findings if each.kind == kind for n in each.streams}))
     ]
@@ -67,6 +67,16 @@ def verdict(outcome: QualityOutcome) -> str:
     if rated.any() and (unknown := voice - int(rated.sum())):
         told.append(f"The MOS of {count(unknown)} is not known.")
     return " ".join(told)
+
+
+def _unless(outcome: QualityOutcome, kind: Kind, numbers: Sequence[int]) -> str:
+    """What else one-way audio may be, if the capture has no packet in the other direction."""
+    ways = {(each.src, each.src_port, each.dst, each.dst_port) for each in outcome.streams}
+    alone = any(
+        each.number in numbers and (each.dst, each.dst_port, each.src, each.src_port) not in ways
+        for each in outcome.streams
+    )
+    return ", unless only one direction was captured" * (alone and kind == "one-way audio")
 
 
 def dissatisfied(outcome: QualityOutcome) -> str:

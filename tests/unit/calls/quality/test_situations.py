@@ -119,7 +119,7 @@ def test_pictures_and_events_are_no_voice_and_meet_no_requirement_of_voice(file:
     assert judged.verdict == "met"
 
 
-@pytest.mark.parametrize("encoding", ["t38/8000", "t140/1000", "CLEARMODE/8000"])
+@pytest.mark.parametrize("encoding", ["t38/8000", "t140/1000", "CLEARMODE/8000", "ulpfec/8000"])
 def test_a_fax_text_and_data_over_rtp_are_no_voice(file: Path, encoding: str) -> None:
     described = message(INVITE, 4002, "192.0.2.2", types="98").replace(
         b"a=rtpmap:101 ", f"a=rtpmap:98 {encoding}\r\na=rtpmap:101 ".encode()
@@ -221,6 +221,7 @@ def test_a_party_that_stops_long_before_the_other_is_found(file: Path) -> None:
     ((streams, text),) = found(outcome, "one-way audio")
     assert [outcome.streams[number - 1].src for number in streams] == ["192.0.2.1"]
     assert "192.0.2.2:4002 (the callee) stopped sending" in text
+    assert sentence(outcome).startswith("One-way audio: stream 1. ")
     # Who sends nothing in silence may just be silent.
     quiet = without(heard[:300], range(100, 170))
     assert not found(outcome_of(file, [*there, *quiet], answered()), "one-way audio")
@@ -376,3 +377,24 @@ def test_amr_has_a_mos_by_its_mode(file: Path) -> None:
     outcome = outcome_of(file, packets, [sip(0, "192.0.2.2", "192.0.2.1", sdp)])
     assert (outcome.table.kinds[0].band, outcome.table.kinds[0].ie) == ("wideband", 8)
     assert outcome.mos[0] > 4.2
+
+
+@pytest.mark.parametrize(("suite", "bytes_"), [("AES_CM_128_HMAC_SHA1_32", 38), ("AEAD_AES_128_GCM", 50)])
+def test_the_tag_of_srtp_is_that_of_its_cipher_suite(file: Path, suite: str, bytes_: int) -> None:
+    sdp = message(OK, 4002, "192.0.2.2", types="98").replace(
+        b"a=rtpmap:101 telephone-event/8000",
+        f"a=rtpmap:98 AMR-WB/16000\r\na=crypto:1 {suite} inline:x".encode(),
+    )
+    sdp = sdp.replace(b"RTP/AVP", b"RTP/SAVP")
+    packets = [
+        replace(each, payload_type=98, stamp=i * 320, payload_bytes=bytes_, at_us=each.at_us + 500)
+        for i, each in enumerate(talk(100))
+    ]
+    outcome = outcome_of(file, packets, [sip(0, "192.0.2.2", "192.0.2.1", sdp)])
+    assert outcome.table.kinds[0].ie == 13
+
+
+def test_a_stream_whose_clock_is_unknown_has_no_holes_by_lateness(file: Path) -> None:
+    counting = [replace(each, payload_type=96, stamp=i * 20) for i, each in enumerate(talk(300))]
+    outcome = outcome_of(file, counting)
+    assert (outcome.streams[0].clock_hz, found(outcome, "hole")) == (0, [])
