@@ -142,6 +142,15 @@ class Timeline:
         around = np.pad(self.flight_bytes, NEIGHBOURS, mode="edge")
         return np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * NEIGHBOURS + 1), axis=1)
 
+    def settled(self) -> Bools:
+        """Where a kernel's mean of round trips follows the data in flight.
+
+        It lags behind a queue that grows, and contains trips of the last recovery.
+        """
+        usual_s = weighted_quantile(self.rtt_s, self.lasts_s, 0.5)
+        calm = np.asarray(~(recent_most(self.recovery.astype(np.float64), self.lasts_s, usual_s) > 0))
+        return calm & ~self.starting if (calm & ~self.starting).any() else calm
+
     def rates(self, amount: Floats, trips: float = 1.0) -> Floats:
         """How much ``amount`` grows per second around each piece, over about ``trips`` round trips."""
         return rates(self.start_s, self.lasts_s, amount, self._rate_s * trips)

@@ -233,6 +233,8 @@ STRANGERS: Final = 1 / 16
 """Share of a path's round trips that another device may have had."""
 HOST_NS: Final = 100_000
 """A host answers within this time."""
+SLOW_HOST_NS: Final = 1_000_000
+"""The same for a slow or virtual one. A queue that stands all the time makes any other round trip long."""
 _NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = BlindSpot(
     "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"
@@ -258,7 +260,8 @@ _BEYOND: Final = 4
 def _shown(rtts: Columns, sender: SideName) -> Source | None:
     """The place, from the minimum round trips to either end; None if they do not show it.
 
-    For a connection whose beginning was not captured, by the rule of ``crates/trace/src/tcp/place.rs``.
+    For a connection whose beginning was not captured, by the rule of ``crates/trace/src/tcp/place.rs``; but
+    these round trips may include a queue.
     """
     there = _series(rtts, sender, "ack").rtt_ns
     back = _series(rtts, "b" if sender == "a" else "a", "echo").rtt_ns
@@ -267,7 +270,7 @@ def _shown(rtts: Columns, sender: SideName) -> Source | None:
     to_receiver, to_sender = int(there.min()), int(back.min())
 
     def is_here(here: int, other: int) -> bool:
-        return (here <= HOST_NS and here <= other / 2) or here <= other / 20
+        return (here <= HOST_NS and here <= other / 2) or here <= min(other / 20, SLOW_HOST_NS)
 
     if is_here(to_sender, to_receiver):
         return "sender"

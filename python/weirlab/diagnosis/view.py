@@ -32,6 +32,8 @@ LEAST_QUEUED: Final = 0.1
 """Share of the time with a standing queue from which on the rate meanwhile counts as the capacity."""
 SHARED_TRIPS: Final = 8
 """Round trips for which others must have had a part: acknowledged data comes in bursts, too."""
+TRICKLE: Final = 0.05
+"""Share of the capacity that other traffic always leaves; with less, the path stands still."""
 STEADY_RATE_TRIPS: Final = 4
 """Round trips over which a rate is no longer that of a burst."""
 MOSTLY: Final = 0.5
@@ -200,31 +202,31 @@ class TimelineView:
         ``varied``: and whether the data in flight varied enough to show that. A flight that stays the same
         shows nothing against a queue.
         """
+        t, full = self.timeline, self.rate >= FULL * capacity
+        counts = ~self.idle & ~t.recovery & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
+        fits = self._fits(counts, full, capacity, varied)
+        if fits or t.source != "kernel":
+            return fits
+        settled = counts & t.settled()
+        if settled.any():
+            return self._fits(settled, full, capacity, varied)
+        # All is one recovery, in which as much is delivered behind a queue all the same.
+        return not varied and self.share(full & self.plainly_queued) > 1 - LEAST_QUEUED
+
+    def _fits(self, counts: Bools, full: Bools, capacity: float, varied: bool) -> bool:
         from weirlab import _engine
 
-        t = self.timeline
-        full = self.rate >= FULL * capacity
-        if not full.any():
-            return False
-        # Where less got through later, others may have filled the queue.
-        counts = ~self.idle & ~t.recovery & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
         if self._waits_without_flight(counts, full, capacity):
             return False
-        counts[int(np.argmax(full)) :] &= full[int(np.argmax(full)) :]
+        t, facts = self.timeline, self.facts
+        # Where less got through later, others may have filled the queue.
+        counts = counts & (full | (np.arange(len(full)) < int(np.argmax(full))))
         if not counts.any() and t.source == "receiver":
             # All is one recovery, but data shows itself how long it waited.
             counts = full & ~self.idle & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
         # At the receiver a round trip is known when its data left, elsewhere when that was acknowledged.
-        fits, varies = _engine.queue_explains(
-            t.start_s,
-            t.rtt_s,
-            t.steady_flight_bytes,
-            counts,
-            t.source == "receiver",
-            capacity,
-            self.facts.min_rtt_s,
-            self.facts.mss_bytes,
-        )
+        trips = t.start_s, t.rtt_s, t.steady_flight_bytes, counts, t.source == "receiver"
+        fits, varies = _engine.queue_explains(*trips, capacity, facts.min_rtt_s, facts.mss_bytes)
         return fits and (varies or not varied)
 
     def _waits_without_flight(self, counts: Bools, full: Bools, capacity: float) -> bool:
@@ -328,7 +330,8 @@ class TimelineView:
     @cached_property
     def shared(self) -> Bools:
         """The same although the sender could send: others take the rest."""
-        return np.asarray(self._gets_less & ~self._pauses & ~(self._near(self.window_full) > 0))
+        still = self._near(self.rate <= TRICKLE * (self.capacity or 0.0)) > 0
+        return np.asarray(self._gets_less & ~still & ~self._pauses & ~(self._near(self.window_full) > 0))
 
     @cached_property
     def saturated(self) -> Bools:

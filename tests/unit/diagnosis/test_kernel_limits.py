@@ -66,6 +66,22 @@ def test_single_samples_do_not_turn_a_full_line_into_loss(lost: object) -> None:
     assert diagnosis.share("loss") == 0
 
 
+@pytest.mark.parametrize(("rtt_us", "cause"), [(110_000, "bottleneck"), (52_000, "loss")])
+@pytest.mark.parametrize("state", [3, np.where(STRAY < COUNT - 15, 3, 0)])
+def test_a_recovery_in_which_a_full_line_delivers_as_much_is_no_loss(
+    rtt_us: int, cause: str, state: object
+) -> None:
+    # What SACK has reported counts as in flight.
+    diagnosis = found(total_retrans=3, ca_state=state, **behind_queue(rtt_us, 400))
+    assert (diagnosis.main.key, diagnosis.findings[0].confidence) == (cause, "medium")
+
+
+def test_nobody_takes_what_a_path_that_stands_still_leaves_unused() -> None:
+    moves = (STRAY * PERIOD_S) % 1.0 < 0.55
+    columns = behind_queue(110_000, 220) | delivered(np.where(moves, 1.0, 0.0))
+    assert found(**columns).share("foreign") < 0.1
+
+
 def test_round_trips_that_are_long_without_much_in_flight_are_no_full_line() -> None:
     columns = behind_queue(110_000, IN_FLIGHT // 4)
     assert found(total_retrans=3, **columns).share("bottleneck") == 0

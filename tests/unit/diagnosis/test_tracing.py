@@ -14,7 +14,7 @@ from weirlab.diagnosis.capture import ConnectionPackets
 from weirlab.diagnosis.connection import is_scaled
 from weirlab.diagnosis.connection import refused as refused_by
 from weirlab.trace import Trace
-from weirlab.trace.facts import MEANINGS
+from weirlab.trace.facts import MEANINGS, METHODS
 
 from ..trace.made import connection, side
 
@@ -107,3 +107,14 @@ def test_options_that_a_capture_cut_off_leave_the_scale_of_windows_unknown(
         begin="handshake",
     )
     assert is_scaled(made) is known
+
+
+@pytest.mark.parametrize(("to_sender_us", "place"), [(50, "sender"), (600, "sender"), (4_000, "between")])
+def test_round_trips_through_a_standing_queue_bring_no_sender_near(to_sender_us: int, place: str) -> None:
+    rtts = {
+        "from_side": np.array([0, 1]),
+        "method": np.array([METHODS.index("ack"), METHODS.index("echo")]),
+        "time_ns": np.array([0, 1]),
+        "rtt_ns": np.array([200_000_000, to_sender_us * 1_000]),
+    }
+    assert tracing._shown(rtts, "a") == place
