@@ -47,7 +47,7 @@ _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
-class RateChange:
+class ForwardingChange:
     """What two devices forwarded in overload at one setting, measured in turns."""
 
     setting: ComparisonSetting
@@ -77,7 +77,7 @@ class ComparisonOutcome:
     run: Run | None = None
     rules_met: tuple[Mapping[str, Any], ...] = ()
     """Of rulesets measured in turns: the rule that the packets met on each side."""
-    rates: tuple[RateChange, ...] = ()
+    rates: tuple[ForwardingChange, ...] = ()
     """Of devices measured in turns."""
 
     @property
@@ -177,14 +177,14 @@ def compare_turns(run: Run, terms: ComparisonTerms = IN_TURNS) -> ComparisonOutc
 
 def _rate_changes(
     run: Run, findings: Sequence[ComparisonFinding], met: Sequence[Mapping[str, Any]]
-) -> Iterator[RateChange]:
+) -> Iterator[ForwardingChange]:
     differs = any(one.quantity == "rate" and (one.low > 0 or one.high < 0) for one in findings)
     counts = [one["compared"] for one in met]
     rules = counts[1] - counts[0] if len(counts) == len(turns.SIDES) and None not in counts else 0
     for setting, pairs in turns.rates(run).items():
         before, after = np.median(pairs, axis=0)
         packet_ns = float(np.median(NS_PER_S / pairs[:, 1] - NS_PER_S / pairs[:, 0]))
-        yield RateChange(
+        yield ForwardingChange(
             setting, float(before), float(after), packet_ns, packet_ns / rules if differs and rules else None
         )
 
