@@ -32,6 +32,8 @@ class QuickProfile:
     """Matching positions; None: those of a quick profile."""
     frames: tuple[int, ...] | None = None
     """Frame sizes in bytes; None: those of a quick profile."""
+    mixes: tuple[str, ...] = ()
+    """Mixes of frame sizes, besides ``frames``."""
     repetitions: int | None = None
     lab: str = "auto"
     machine: str = "usual"
@@ -47,6 +49,11 @@ class QuickProfile:
         path = Path(self.device)
         return path if "/" in self.device or path.is_file() else None
 
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Frame sizes and mixes as text; empty: those of a quick profile."""
+        return (*map(str, self.frames or ()), *self.mixes)
+
     def scenario(self) -> Scenario:
         """As a scenario; raises ``InputError`` for a device or settings that do not exist."""
         dut: dict[str, Any] = {"name": self.device}
@@ -55,7 +62,7 @@ class QuickProfile:
         positions = (0,) if dut["name"] in ("ruleset", "image") else self.positions
         said = {
             "positions": positions,
-            "sizes": None if self.frames is None else [str(frame) for frame in self.frames],
+            "sizes": self.sizes or None,
             "repetitions": self.repetitions,
         }
         return from_options(
@@ -76,8 +83,10 @@ class QuickProfile:
         words += ["--dut", self.device] if self.ruleset is None else ["--ruleset", self.device]
         if self.positions is not None and self.ruleset is None:
             words += ["--rules", ",".join(map(str, self.positions))]
-        if self.frames is not None:
+        if self.frames:
             words += ["--frame", ",".join(map(str, self.frames))]
+        for mix in self.mixes:
+            words += ["--sizes", mix]
         if self.repetitions is not None:
             words += ["--repetitions", str(self.repetitions)]
         if self.lab != "auto":
@@ -126,5 +135,5 @@ def profile_in_turn(
             progress,
             command=each.command,
             inputs=HOST_FILES,
-            terms=ProfileTerms(unnamed=not own, any_size=own and each.frames is None, real=True),
+            terms=ProfileTerms(unnamed=not own, any_size=own and not each.sizes, real=True),
         )

@@ -157,7 +157,7 @@ class ChoiceOptions:
 
         calls, measuring = self.calls, self.measuring
         streams = calls.streams()
-        demands = gates.demands(require, (*LIMITED, requiring.MOST_RATE))
+        demands = gates.demands(require, (*LIMITED, requiring.MOST_RATE, requiring.MOST_CALLS))
         limited = [limit_of(demand) for demand in demands if demand.quantity in LIMITED]
         given = (Requirement(requiring.GIVEN, tuple(limited)),) if limited else ()
         tunnels = tuple(self.candidates.tunnel or ())

@@ -15,6 +15,7 @@ from weirlab.model import DeviceModels
 from weirlab.records import SIMULATION
 from weirlab.store import Run, Store
 from weirlab.store.manifest import host, kernel
+from weirlab.traffic.sizes import mean_bytes, parse_sizes
 
 ROOM: Final = 1.25
 """How much further than the rules in question a profile reaches: between positions, bounds are surest."""
@@ -36,11 +37,12 @@ class ProfileNeed:
 
     @property
     def between(self) -> tuple[int, ...]:
-        """Frame sizes in bytes of which the stored run has no trial, only of smaller and larger ones."""
+        """Frame sizes in bytes, mean ones of mixes, of which the stored run has no trial, only of smaller and
+        larger ones."""
         if self.run is None:
             return ()
         known = _sizes(self.run)
-        return tuple(frame for frame in self.wanted.frames or () if str(frame) not in known)
+        return tuple(_mean(size) for size in self.wanted.sizes if size not in known)
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,15 @@ def _sizes(run: Run) -> tuple[str, ...]:
 
 
 def _encloses(profiled: Sequence[str], sizes: Sequence[str]) -> bool:
-    """Whether each of ``sizes`` was profiled, or smaller and larger frames were; a mix has no single size."""
+    """Whether each of ``sizes`` was profiled, or smaller and larger frames were."""
     single = [int(size) for size in profiled if size.isdecimal()]
     return all(
-        size in profiled or (size.isdecimal() and bool(single) and min(single) <= int(size) <= max(single))
-        for size in sizes
+        size in profiled or (bool(single) and min(single) <= _mean(size) <= max(single)) for size in sizes
     )
+
+
+def _mean(size: str) -> int:
+    return round(mean_bytes(parse_sizes(size)))
 
 
 def needs(store: Store, wanted: Sequence[QuickProfile], *, again: bool) -> tuple[ProfileNeed, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from weirlab.base.errors import (
     InputError,
@@ -31,6 +31,10 @@ from weirlab.model.planning.requirements import for_calls
 from weirlab.requirements import DemandJudgement
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
+from weirlab.traffic.sizes import Constant, SizeMix, describe, largest_bytes, smallest_bytes
+
+MOST_SIZES: Final = 4
+"""Frame sizes of calls up to which a profile has all of them."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,7 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
         case.rules,
         case.factor,
         case.calls,
-        answer.verdict,
+        plan.concluded(answer),
         look.predicted["threshold_pps"] if look else math.nan,
         look.predicted["delay_p99_ns"] if look else math.nan,
         look.bounds["delay_p99_ns"] if look else math.nan,
@@ -276,14 +280,27 @@ def incomplete(failures: Sequence[DeviceProfile]) -> WeirError | None:
     return kind(f"the answer is incomplete, not measured: {told}")
 
 
+def profiled_sizes(sizes: Sequence[SizeMix]) -> Sequence[SizeMix]:
+    """The sizes to profile for traffic of ``sizes``: all of them, or of more than :data:`MOST_SIZES`, the
+    first, which decides, and the ends, since service times are linear in the size.
+    """
+    found = list(dict.fromkeys(sizes))
+    if len(found) <= MOST_SIZES:
+        return found
+    ends = {each(size) for size in found for each in (smallest_bytes, largest_bytes)}
+    return list(dict.fromkeys([found[0], Constant(min(ends)), Constant(max(ends))]))
+
+
 def wanted_profiles(
     store: Store, request: ChoiceRequest
 ) -> tuple[tuple[ProfileNeed, ...], tuple[ProfileNeed, ...]]:
     """The profiles of devices and of tunnels; raises ``InputError`` for what cannot be profiled."""
-    sizes = sorted({each.frame_bytes for stream in request.streams for each, _ in stream.parts})
-    # Service times are linear in the size: those between the smallest and the largest need no trials.
-    frames = (sizes[0], sizes[-1]) if len(sizes) > 1 else (sizes[0],)
-    usual = replace(request.profile, frames=frames)
+    sizes = profiled_sizes([stream.sizes for stream in request.streams])
+    usual = replace(
+        request.profile,
+        frames=tuple(sorted(size.frame_bytes for size in sizes if isinstance(size, Constant))),
+        mixes=tuple(describe(size) for size in sizes if not isinstance(size, Constant)),
+    )
     filters = [
         replace(usual, device=device, positions=positions(request.rules)) for device in request.devices
     ]

@@ -111,7 +111,16 @@ def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
 
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
     """The answer for the load in question, then what other rules and loads change."""
-    return " ".join([_conclusion(outcome), *_more_cases(outcome), *remedies(outcome, command)])
+    return " ".join(
+        [*_unmet(outcome), _conclusion(outcome), *_more_cases(outcome), *remedies(outcome, command)]
+    )
+
+
+def _unmet(outcome: ChoiceOutcome) -> list[str]:
+    """What the device that is chosen does not meet beside the limits."""
+    unmet = gates.failure(outcome.base.judged) if outcome.best is not None else None
+    said = str(unmet or "")
+    return [f"{said[:1].upper()}{said[1:]}."] if said else []
 
 
 def _conclusion(outcome: ChoiceOutcome) -> str:
@@ -204,7 +213,7 @@ def _verdicts(plan: PlanOutcome) -> str:
     """``old and new will do; third is undecided``."""
     found: dict[Conclusion, list[str]] = {}
     for answer in plan.answers:
-        found.setdefault(answer.verdict, []).append(plan.name(answer.device))
+        found.setdefault(plan.concluded(answer), []).append(plan.name(answer.device))
     parts = [
         f"{words(found[verdict])} {'are ' if len(found[verdict]) > 1 else 'is '}{text}"
         if verdict in ("undecided", "not profiled")
@@ -254,7 +263,7 @@ def write_page(
         subject=f"choice among {plural(len(base.answers), 'device')}",
         simulated=simulated,
         answer=_headline(outcome, best),
-        lede=(_conclusion(outcome), *_more_cases(outcome)),
+        lede=(*_unmet(outcome), _conclusion(outcome), *_more_cases(outcome)),
         caution=" ".join(remedies(outcome, command)),
         tiles=tuple(tiles),
         chapters=(

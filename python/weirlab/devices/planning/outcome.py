@@ -211,6 +211,15 @@ class PlanOutcome:
         """The same by every device."""
         return self._judged(self.answers)
 
+    def concluded(self, answer: PlanAnswer) -> Conclusion:
+        """The verdict on a device, and on what is required of the most that it carries."""
+        if not answer.met:
+            return answer.verdict
+        found = {
+            one.verdict for one in self._judged([answer]) if one.demand.quantity in required_plans.SOUGHT
+        }
+        return "misses" if "not met" in found else "undecided" if "undecided" in found else "meets"
+
     def _judged(self, answers: Sequence[PlanAnswer]) -> tuple[DemandJudgement, ...]:
         question = self.question
         rules = None if question is not None and question.find == "rules" else self._rules()
@@ -253,12 +262,6 @@ class PlanOutcome:
                     f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
                     "answer is the prediction alone, which every second trial exceeds. Fit again: weir fit"
                 ] = None
-            if one.least_pps is not None:
-                least = self._load(one.least_pps)
-                found[
-                    f"{one.device}: the load is below the lowest profiled one, {least}; delays and losses "
-                    "are those there, as bounds"
-                ] = None
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None
@@ -267,6 +270,17 @@ class PlanOutcome:
         for device, held in self.queues.items():
             found[f"{device}: {self._deep(held)}"] = None
         return tuple(found)
+
+    @property
+    def assumption(self) -> str:
+        """What an answer for a load below the lowest profiled one rests on; empty for other loads."""
+        least = [self._load(one.least_pps) for one in self.answers if one.least_pps is not None]
+        if not least:
+            return ""
+        return (
+            f"The load is below the lowest profiled one ({words(list(dict.fromkeys(least)))}); delays and "
+            "losses there are bounds, as a lighter load is assumed to wait no longer and to lose no more."
+        )
 
     def _deep(self, held: Backlog) -> str:
         """What deep queues do to trials without loss."""

@@ -27,12 +27,14 @@ KNOWN: Final = (*LIMITED, *SOUGHT)
 _OF: Final = {field: quantity for quantity, field in LIMITED.items()}
 
 
-def check(demands: Sequence[Demand], find: Find, *, ruleset: bool) -> None:
+def check(demands: Sequence[Demand], find: Find, *, calls: bool, ruleset: bool) -> None:
     """Raise ``InputError`` for a requirement on something that this plan does not find.
 
-    ``ruleset``: whether rules are given; then the rules per packet are known.
+    ``calls``: whether the load is one of calls. ``ruleset``: whether rules are given; then the rules per
+    packet are known.
     """
-    found = {"calls": (MOST_RATE, MOST_CALLS), "rules": (MOST_RULES,), "frame": ()}.get(find, (MOST_RATE,))
+    of_load = (MOST_RATE, MOST_CALLS) if calls else (MOST_RATE,)
+    found = {"rules": (MOST_RULES,), "frame": ()}.get(find, of_load)
     if ruleset and MOST_RULES not in found:
         found = (*found, MOST_RULES)
     for demand in demands:
@@ -132,7 +134,7 @@ def _reached(demand: Demand, answer: PlanAnswer, call_pps: float | None) -> Dema
         else "the trials of the profile scatter too much: profile again with more repetitions"
     )
     if demand.quantity is MOST_CALLS and call_pps is not None:
-        sure = float(answer.calls or 0)
+        sure //= call_pps
         foreseen = foreseen if math.isinf(foreseen) else max(sure, foreseen // call_pps)
     return DemandCase(sure, sure, foreseen, answer.device, why=why, frame_bytes=look.frame_bytes)
 

@@ -282,7 +282,7 @@ def _question(request: PlanRequest, found: float | None) -> tuple[PlanningQuesti
     position = request.position
     load = _load(request)
     find = request.find or _sought(load, position if position is not None else found, stream)
-    required_plans.check(request.demands, find, ruleset=request.ruleset is not None)
+    required_plans.check(request.demands, find, calls=stream is not None, ruleset=request.ruleset is not None)
     if position is None and find != "rules":
         position = found
     frame = None

@@ -80,6 +80,7 @@ def conclusion(outcome: PlanOutcome) -> str:
     for gap, names in gaps.items():
         said = gap if len(names) == len(outcome.answers) else f"{words(names)}: {gap}"
         parts.append(f"{said[:1].upper()}{said[1:]}.")
+    parts += filter(None, [outcome.assumption])
     some = 0 < len(outcome.simulated) < len(outcome.answers)
     if some:
         parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")

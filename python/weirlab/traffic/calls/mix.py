@@ -11,6 +11,7 @@ from weirlab.base.quantities import percent
 from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import parse_classes
+from weirlab.traffic.sizes import Constant, SizeMix, WeightedSizes
 
 _PACKET_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(?:ms)?")
 _CODEC: Final = re.compile(r"\s*[^/:,\s]+(?:bit/s)?")
@@ -27,6 +28,15 @@ class VoiceMix:
     def frame_bytes(self) -> float:
         """Mean Ethernet frame with FCS, over packets."""
         return sum(share * each.rate_pps * each.frame_bytes for each, share in self.parts) / self.rate_pps
+
+    @property
+    def sizes(self) -> SizeMix:
+        """The sizes of its frames, over packets."""
+        weights: dict[int, float] = {}
+        for each, share in self.parts:
+            weight = 100 * share * each.rate_pps / self.rate_pps
+            weights[each.frame_bytes] = weights.get(each.frame_bytes, 0.0) + weight
+        return Constant(*weights) if len(weights) == 1 else WeightedSizes(tuple(weights.items()))
 
     @property
     def rate_pps(self) -> float:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from weirlab.devices.choice.profiling import positions
+from weirlab.devices.choice.study import profiled_sizes
 from weirlab.jobs import testbeds
 from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, queue
+from weirlab.traffic.calls.mix import parse_mix
+from weirlab.traffic.sizes import Constant
 
 from ...conftest import Weir
 from .conftest import rows
@@ -171,7 +174,7 @@ def test_fewer_calls_than_were_profiled_are_answered_by_the_lowest_profiled_load
     answer = weir("choose", "--profiles", models / "devices.json", "--calls", "1", "--rules", "100", "--json")
     assert (answer.code, answer.json["best"]) == (0, "new")
     assert {row["verdict"] for row in answer.json["rows"]} == {"meets"}
-    assert all("below the lowest profiled one" in warning for warning in answer.json["warnings"])
+    assert answer.json["conclusion"].count("below the lowest profiled one") == 1
 
 
 def test_verdicts_are_only_the_same_if_those_without_a_tunnel_are_as_well(weir: Weir, models: Path) -> None:
@@ -198,8 +201,10 @@ def test_several_codecs_and_packet_times_are_answered_in_one_table(
     )  # fmt: skip
     answer = weir(*asked, "--out", page)
     assert profiled == ["iptables", "nftables-set"]
-    # The smallest and the largest frame of four.
-    assert store.open("last").manifest.scenario["profile"]["sizes"] == ["78", "298"]
+    # The frames of all four kinds of calls, so that no prediction is between sizes.
+    sizes = store.open("last").manifest.scenario["profile"]["sizes"]
+    assert sizes == ["218", "298", "218:60,78:40", "298:60,88:40"]
+    assert "between the profiled frame sizes" not in " ".join(answer.out.split())
     found: dict[str, dict[str, Any]] = {
         row["codecs"]: row for row in weir(*asked, "--json").json["rows"] if row["device"] == "nftables-set"
     }
@@ -223,6 +228,14 @@ def test_several_codecs_and_packet_times_are_answered_in_one_table(
     assert "ith 6,000 calls, G.711 in packets of 30 ms, behind 400 rules" in more
     assert "Codecs" not in answer.out
     assert all(kind in page.read_text() for kind in frames)
+
+
+def test_of_many_sizes_the_first_and_the_ends_are_profiled() -> None:
+    codecs = ("g711:20ms", "g711:30ms", "g729:20ms", "g729:30ms")
+    sizes = [parse_mix(codec).sizes for codec in codecs]
+    assert profiled_sizes(sizes) == [Constant(218), Constant(298), Constant(78), Constant(88)]
+    more = [*sizes, parse_mix("g711:60,g729:40").sizes]
+    assert profiled_sizes(more) == [Constant(218), Constant(78), Constant(298)]
 
 
 def test_of_codecs_with_their_own_packet_times_each_is_answered_once(weir: Weir, models: Path) -> None:
@@ -260,6 +273,16 @@ def test_what_is_required_counts_in_every_case_of_the_first_factor(weir: Weir, m
         told = weir(*asked, "--rules", rules)
         assert told.code == 9
         assert "rate>=700kpps" in told.err
+
+
+def test_a_most_that_is_required_decides_rows_and_the_first_words(weir: Weir, models: Path) -> None:
+    asked = ("choose", "--profiles", models / "devices.json", "--calls", "1000", "--rules", "100")
+    answer = weir(*asked, "--require", "calls>=100000", "--json")
+    assert answer.code == 9
+    assert answer.json["conclusion"].startswith("Not met: calls>=100000 (")
+    assert {row["verdict"] for row in answer.json["rows"]} == {"misses"}
+    most = min(row["most_calls"] for row in answer.json["rows"])
+    assert weir(*asked, "--require", f"calls>={most}").code == 0
 
 
 def test_devices_that_carry_some_kinds_of_calls_each_are_no_device_for_all(
