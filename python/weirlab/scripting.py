@@ -219,7 +219,7 @@ def plan(*models: PathText | Run, store: AnyStore = None, **question: Unpack[Pla
             rate=question.get("rate"),
             size=SizeOptions(question.get("frame")),
             rules=question.get("rules"),
-            calls=question.get("calls"),
+            calls=str(question["calls"]) if "calls" in question else None,
             codec=question.get("codec"),
         ),
         cpus=CpuOptions(),

@@ -50,7 +50,8 @@ SizeMix = Constant | WeightedSizes | PoissonSizes
 SIMPLE_IMIX: Final = WeightedSizes(((64, 7.0), (594, 4.0), (1518, 1.0)), name="imix")
 """Simple IMIX: IP packets of 40, 576 and 1500 bytes as 7:4:1, in Ethernet frames (40 B needs padding)."""
 
-ACCEPTED: Final = "'64', 'imix', '64:7,594:4,1518:1' (size:weight), 'poisson:64-200' or 'poisson:64-200@120'"
+_MIX: Final = "64:7,594:4,1518:1"
+ACCEPTED: Final = f"'64', 'imix', '{_MIX}' (size:weight), 'poisson:64-200' or 'poisson:64-200@120'"
 
 _POISSON = re.compile(r"poisson:(\d{1,9})-(\d{1,9})(?:@(\d+(?:\.\d+)?))?")
 _PART = re.compile(r"(\d{1,9}):(\d+(?:\.\d+)?)")
@@ -68,8 +69,10 @@ def parse_sizes(text: str) -> SizeMix:
         low, high = int(match[1]), int(match[2])
         mix = PoissonSizes(low, high, float(match[3]) if match[3] else (low + high) / 2)
     elif ":" in plain and all(_PART.fullmatch(part) for part in plain.split(",")):
-        pairs = (part.split(":") for part in plain.split(","))
+        pairs = [part.split(":") for part in plain.split(",")]
         mix = WeightedSizes(tuple((int(size), float(weight)) for size, weight in pairs))
+        if all(weight >= MIN_FRAME_BYTES > size for size, weight in mix.parts):
+            raise InputError(f"frame sizes {quoted(text)}: the size comes before its weight: {_MIX}")
     else:
         raise InputError(f"frame sizes {quoted(text)} not understood; accepted are {ACCEPTED}")
     validate(mix)

@@ -124,3 +124,8 @@ def test_mean_of_poisson_counts_the_truncation() -> None:
     drawn = draw(near_edge, 200_000, np.random.default_rng(1))
     assert mean_bytes(near_edge) > 66.5
     assert mean_bytes(near_edge) == pytest.approx(drawn.mean(), rel=2e-3)
+
+
+def test_weights_before_sizes_are_named() -> None:
+    with pytest.raises(InputError, match="the size comes before its weight: 64:7,594:4,1518:1"):
+        parse_sizes("7:64,4:594,1:1518")

@@ -125,7 +125,9 @@ class CallOptions:
 
     PANEL: ClassVar = "Calls"
 
-    count: Annotated[str, typer.Option("--calls", help="How many calls: 500, 3,000, 10k.", metavar="N")] = "1"
+    count: Annotated[
+        str, typer.Option("--calls", help="How many calls: 500, 10k, 20erl, 1200bhca@180s.", metavar="N")
+    ] = "1"
     codec: Annotated[
         str,
         typer.Option(

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def calls(text: str) -> int:
+    """The number of calls of ``--calls``; raises ``InputError`` for what is none."""
+    from weirlab.traffic.calls.offered import parse_count
+
+    found = parse_count(text)
+    if found < 1:
+        raise InputError(f"--calls {text}: at least 1")
+    return found
+
+
 def listed(text: str, item: Callable[[str], T], option: str, example: str) -> tuple[T, ...]:
     """Read a comma-separated list such as ``0,50,100``.
 

@@ -78,7 +78,9 @@ class CallsOptions:
 
     PANEL: ClassVar = "Calls"
 
-    calls: Annotated[int, typer.Option(min=1, max=limits.MOST_CALLS, help="Number of two-way calls.")]
+    calls: Annotated[
+        str, typer.Option(help="Two-way calls at once: 300, 3,000, 20erl, 1200bhca@180s.", metavar="N")
+    ]
     rules: Annotated[str, typer.Option(help="Mean matching positions, e.g. 0,400.", metavar="N,...")] = "0"
     codec: Annotated[
         list[str] | None,
@@ -182,7 +184,7 @@ class ChoiceOptions:
             tunnels=tunnels,
             profiles=tuple(self.candidates.profiles or ()),
             rules=tuple(dict.fromkeys(rules)),
-            calls=calls.calls,
+            calls=reading.calls(calls.calls),
             streams=streams,
             factors=tuple(dict.fromkeys(factors)),
             terms=terms,
@@ -202,12 +204,16 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
     from weirlab.cli.results import gates
     from weirlab.devices.choice import wording
     from weirlab.devices.choice.study import choose
+    from weirlab.traffic.calls.offered import note
 
     with result.session(ctx) as session:
         out = options.answer.out
         if out is not None:
             files.check_output(out, "--out")
-        outcome = choose(session.store, options.request(result.require), session.progress)
+        request = options.request(result.require)
+        if counted := note(options.calls.calls):
+            session.say(counted)
+        outcome = choose(session.store, request, session.progress)
         rows = outcome.rows(wording.why)
         for warning in () if result.json else outcome.cases[0].plan.warnings:
             session.say(warning)

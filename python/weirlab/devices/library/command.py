@@ -304,6 +304,7 @@ def compare(
     from weirlab.devices.choice.study import choose
     from weirlab.devices.library import wording
     from weirlab.library.places import opened
+    from weirlab.traffic.calls.offered import note
 
     with result.session(ctx) as session:
         if answer.out is not None:
@@ -321,6 +322,8 @@ def compare(
         request = replace(
             options.request(result.require), profiles=tuple(entry.bundle.device for entry in found)
         )
+        if counted := note(calls.calls):
+            session.say(counted)
         outcome = choose(session.store, request, session.progress)
         rules, factors = request.rules, request.factors
         codecs = [stream.name for stream in request.streams]
@@ -336,7 +339,7 @@ def compare(
         )
         document = {**outcome.document(rows), "kind": "library-comparison"}
         asked = outcome.base.question
-        need = None if asked is None or asked.call_pps is None else asked.call_pps * calls.calls
+        need = None if asked is None or asked.call_pps is None else asked.call_pps * request.calls
         chapters = wording.chapters(found, rules[0], need)
         if answer.out is not None:
             choices.write_page(outcome, rows, answer.out, session.command, chapters)

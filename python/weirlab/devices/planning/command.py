@@ -114,7 +114,7 @@ class PlanningOptions:
             sizes=reading.size_mix(said["frame"], said["sizes"]) if sized else None,
             position=said["rules"],
             stream=chosen,
-            calls=said["calls"],
+            calls=None if said["calls"] is None else reading.calls(said["calls"]),
             directions=load.directions,
             requirements=requirements(demands, wanted, chosen),
             certainty=_ratio("--certainty", question.certainty),
@@ -139,6 +139,7 @@ def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) ->
     from weirlab.devices.planning import wording as plans
     from weirlab.devices.planning.path.command import answer_path, path_of
     from weirlab.devices.planning.study import plan
+    from weirlab.traffic.calls.offered import note
 
     with result.session(ctx) as session:
         asked = options.asked
@@ -157,6 +158,8 @@ def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) ->
             answer_path(session, path, require, extrapolate=extrapolate)
             return
         outcome = plan(session.store, options.request())
+        if outcome.calls is not None and options.load.calls and (counted := note(options.load.calls)):
+            session.say(counted)
         for warning in outcome.warnings:
             session.say(warning)
         session.finish(outcome.document(), plans.conclusion(outcome), plans.tables(outcome))
@@ -172,7 +175,7 @@ def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
         A key is unknown, its value cannot be read, or it is given twice.
     """
     values = dict(values)
-    readers: dict[str, Any] = {"calls": int, "frame": int, "rules": float}
+    readers: dict[str, Any] = {"frame": int, "rules": float}
     for text in given:
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator or key not in GIVEN or not value:

@@ -90,7 +90,9 @@ class PlanLoadOptions:
             "(0: no rules).",
         ),
     ] = None
-    calls: Annotated[int | None, typer.Option(min=1, max=limits.MOST_CALLS, help="Number of calls.")] = None
+    calls: Annotated[
+        str | None, typer.Option(help="Calls at once: 300, 3,000, 20erl, 1200bhca@180s.", metavar="N")
+    ] = None
     codec: Annotated[
         str | None,
         typer.Option(

@@ -218,9 +218,10 @@ def _sentence(outcome: PlanOutcome) -> str:
         }.get(best.find, f"{demand} {sure}")
         left = f"; {_room(room)}" if room is not None and math.isfinite(room.ratio) else ""
         said = f"{who} carries {_where(look, outcome)} with {what}{left}."
-    meeting = [outcome.name(one.device) for one in outcome.answers if one.met]
+    meeting = [outcome.name(one.device) for one in outcome.answers if outcome.concluded(one) == "meets"]
     if len(outcome.answers) > 1:
-        said += f" {len(meeting)} of {plural(len(outcome.answers), 'device')} will do: {words(meeting)}."
+        listed = f": {words(meeting)}" if meeting else ""
+        said += f" {len(meeting)} of {plural(len(outcome.answers), 'device')} will do{listed}."
     return " ".join([said, *_others(outcome, best), *filter(None, [more_trials(outcome)])])
 
 
@@ -310,4 +311,5 @@ def _load(look: PlanForecast, outcome: PlanOutcome) -> str:
 
 
 def _calls(outcome: PlanOutcome, stream: VoiceMix) -> str:
-    return f"{'two-way' if outcome.directions == 2 else 'one-way'} calls, {stream.title},"
+    calls = "call" if outcome.calls == 1 else "calls"
+    return f"{'two-way' if outcome.directions == 2 else 'one-way'} {calls}, {stream.title},"

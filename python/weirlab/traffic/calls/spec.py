@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from weirlab.base import limits
 from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_codec
+from weirlab.traffic.calls.offered import parse_count
 from weirlab.traffic.calls.transport import TITLES, TRANSPORTS, Transport, check, parse_transport
 
 __all__ = [
@@ -87,7 +87,6 @@ ACCEPTED: Final = (
 _PART: Final = re.compile(
     r"(?P<codec>[^/:,]+(?:bit/s)?(?::[0-9.]+ms)?)(?:/(?P<transport>(?!s(?:[:/]|$))[a-z][^/:,]*))?(?::(?P<share>[0-9.]+)%?)?"
 )
-_COUNT: Final = re.compile(r"(\d+(?:\.\d+)?)(k?)")
 
 
 def parse_calls(
@@ -98,7 +97,7 @@ def parse_calls(
     Parameters
     ----------
     count
-        ``1000``, ``1,000`` or ``10k``.
+        As :func:`weirlab.traffic.calls.offered.parse_count` reads it: ``1000``, ``10k``, ``20erl``.
     codec
         A codec, or codecs with their shares: parts are separated by commas, and each is
         ``CODEC[:PACKETms][/TRANSPORT][:SHARE]``. In such a part the packet time needs its ``ms``, since
@@ -131,7 +130,7 @@ def parse_calls(
             CallClass(kind.stream, kind.transport, weight / total, kind.trunk_calls)
             for (kind, _), weight in zip(parts, weights, strict=True)
         ),
-        _count(count),
+        parse_count(count),
     )
     validate(calls)
     return calls
@@ -232,16 +231,3 @@ def _part(
         except ValueError:
             raise InputError(f"calls {quoted(whole)}: share {quoted(match['share'])} is no number") from None
     return CallClass(stream, transport, 1.0, trunk_calls), share
-
-
-def _count(count: str | int) -> int:
-    if isinstance(count, int):
-        return count
-    match = _COUNT.fullmatch(count.strip().lower().replace(",", ""))
-    value = float(match[1]) * (1000 if match[2] else 1) if match else 0.0
-    if match is None or not value.is_integer() or value > limits.MOST_CALLS:
-        raise InputError(
-            f"number of calls {quoted(count)} not understood; accepted are e.g. '500', '3,000' or '10k', up "
-            f"to {limits.MOST_CALLS:,}"
-        )
-    return int(value)
