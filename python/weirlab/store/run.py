@@ -242,7 +242,7 @@ class Run:
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
         """Write the tables that have rows and all JSON into the folder ``dest``; returns the files written.
 
-        ``dest`` is made if missing. In CSV a null is an empty field.
+        ``dest`` is made if missing. In CSV a null is an empty field. Trials are valid or not as in :meth:`trials`.
         """
         if format not in get_args(ExportFormat):
             known = ", ".join(get_args(ExportFormat))
@@ -273,7 +273,7 @@ class Run:
 
     def _exported(self, table: str) -> pl.DataFrame:
         if table == "trials":
-            return self._attempts().sort("index", "attempt")
+            return self.trials()
         return tables.read(self.path, table, self._most) if table in TABLES else self.table(table)
 
     def _table_path(self, name: str) -> Path:

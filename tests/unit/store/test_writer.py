@@ -28,8 +28,8 @@ def names(path: Path) -> set[str]:
     return {entry.name for entry in path.iterdir() if not entry.name.startswith(".writer")}
 
 
-def test_trials_in_another_state_of_the_host_are_invalid_in_the_list_of_runs_too(
-    store: Store, writer: RunWriter
+def test_trials_in_another_state_of_the_host_are_invalid_in_the_list_of_runs_and_in_exports_too(
+    store: Store, writer: RunWriter, tmp_path: Path
 ) -> None:
     """One definition: the list of runs once counted only what was invalid when it was measured."""
     for index, handover_ns in enumerate((66.0, 67.0, 68.0, 245.0)):
@@ -39,7 +39,11 @@ def test_trials_in_another_state_of_the_host_are_invalid_in_the_list_of_runs_too
     writer.finish()
     (listed,) = store.runs()
     assert (listed.trials, listed.invalid) == (5, 2)
-    assert listed.invalid == store.open(writer.run_id).trials().filter(~pl.col("valid")).height
+    trials = store.open(writer.run_id).trials()
+    assert listed.invalid == trials.filter(~pl.col("valid")).height
+    store.open(writer.run_id).export(tmp_path / "out", "parquet")
+    exported = pl.read_parquet(tmp_path / "out" / "trials.parquet")
+    assert exported.select("valid", "invalid").equals(trials.select("valid", "invalid"))
 
 
 def test_an_attempt_is_readable_as_soon_as_it_is_added(store: Store, writer: RunWriter) -> None:
