@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from weirlab.base.errors import ModelError
 from weirlab.model.base import DELAYS, F64, ObservationTable, Prediction, ProfileRange, places, settings
 from weirlab.model.intervals.calibration import IntervalCalibration
+from weirlab.model.intervals.lighter import covering
 from weirlab.model.spike import Spike
 
 QUANTITIES: Final = (*DELAYS, "jitter_ns")
@@ -89,7 +90,11 @@ class CurveModel(ABC):
     def predict(
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
-        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
+        asked = settings(rate_pps, frame_bytes, position, gap_scv)
+        return covering(self._predict, self.profiled, *asked)
+
+    def _predict(self, rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
+        """The prediction for each setting by itself; arrays of one shape."""
         relative = place / self.unit_position
         at = CurvePoints(rate, frame, place, relative, self.g.pps(relative))
         outside, why = self.profiled.outside(rate, frame, place, at.threshold_pps, gaps)
@@ -106,7 +111,7 @@ class CurveModel(ABC):
 
         def laws(factor: float) -> dict[str, F64]:
             # Everything of a slower device takes longer, and its threshold is nearer.
-            slower = bare.predict(rate * factor, frame, place, gaps)
+            slower = bare._predict(rate * factor, frame, place, gaps)
             return {
                 q: getattr(slower, q) * (1 if q == "loss_ratio" else factor)
                 for q in (*QUANTITIES, "loss_ratio")

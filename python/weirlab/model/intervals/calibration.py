@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from weirlab.base.documents import typed
 from weirlab.base.units import NS_PER_S
 from weirlab.model.base import F64, LEVELS, QUANTILE_DELAYS, QUANTITIES, TOLD_LEVEL, Band, Prediction
 from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM
+from weirlab.model.intervals.losses import LossBelow, most_lost
 from weirlab.model.trials import Labels
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ _FEW_POSITIONS: Final = "few_positions"
 
 _SIZES: Final = "sizes"
 """Key of the frame sizes of a profile."""
+
+_LOST: Final = "lost"
+"""Key of what trials lost below the threshold."""
 
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
@@ -177,6 +181,10 @@ class IntervalCalibration:
     """Mean frame sizes of the profile, in bytes: no limit comes from a size that the model had not seen.
     Empty in the models of older versions."""
 
+    lost: tuple[LossBelow, ...] = ()
+    """By profiled setting; empty if no trial lost anything below the threshold, and in models of older
+    versions."""
+
     def unchecked(self, position: F64, frame_bytes: F64) -> str:
         """What the intervals of these positions and frame sizes leave out; empty if nothing."""
         between, remedies = [], []
@@ -231,7 +239,14 @@ class IntervalCalibration:
             if level in self.host_loss:
                 most = np.clip(prediction.loss_ratio + self.host_loss[level], 0.0, 1.0)
                 high = np.where(sure, np.minimum(band.high, most), band.high)
-                intervals["loss_ratio"][level] = Band(np.minimum(band.low, high), high)
+                band = Band(np.minimum(band.low, high), high)
+            if self.lost and level >= TOLD_LEVEL:
+                # How far a load is from the threshold is only known as well as the threshold.
+                slack = _slack(prediction, intervals, level, shift("threshold_pps", level))
+                share = rate_pps * slack / prediction.threshold_pps
+                seen = most_lost(self.lost, share, frame_bytes, position)
+                band = replace(band, high=np.maximum(band.high, seen))
+            intervals["loss_ratio"][level] = band
         _order(intervals, prediction)
         return replace(prediction, intervals=intervals, unchecked=self.unchecked(position, frame_bytes))
 
@@ -253,6 +268,7 @@ class IntervalCalibration:
             _HOST_LOSS: self.host_loss,
             _FEW_POSITIONS: self.few_positions,
             _SIZES: self.sizes,
+            _LOST: self.lost,
         }
         return {name: value for name, value in others.items() if value}
 
@@ -270,7 +286,22 @@ class IntervalCalibration:
         host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
         few = typed(tuple[float, ...], document.get(_FEW_POSITIONS, ()))
         sizes = typed(tuple[float, ...], document.get(_SIZES, ()))
-        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few, sizes)
+        lost = typed(tuple[LossBelow, ...], document.get(_LOST, ()))
+        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few, sizes, lost)
+
+
+def _slack(
+    prediction: Prediction,
+    intervals: Mapping[str, Mapping[int, Band]],
+    level: int,
+    shift: tuple[F64, F64] | None,
+) -> F64:
+    """By what factor a load may be nearer to the threshold than predicted."""
+    if (band := intervals.get("threshold_pps", {}).get(level)) is not None:
+        return np.asarray(prediction.threshold_pps / np.maximum(band.low, 1.0))
+    spread = prediction.spread.get("threshold_pps", np.zeros_like(prediction.threshold_pps))
+    own = ndtri((100 + level) / 200) * spread
+    return np.asarray(np.exp(own if shift is None else np.hypot(own, shift[0])))
 
 
 def _order(intervals: dict[str, dict[int, Band]], prediction: Prediction) -> None:

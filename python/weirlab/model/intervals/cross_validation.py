@@ -23,6 +23,7 @@ from weirlab.model.intervals.calibration import (
     score,
     surely_below,
 )
+from weirlab.model.intervals.losses import lost_below
 from weirlab.model.trials import Labels, TrialTable
 from weirlab.records import Observation
 
@@ -171,6 +172,7 @@ def calibrate(
         host_loss=_host_loss(trials, predicted, limits["threshold_pps"]),
         few_positions=tuple(map(float, places)) if len(places) < LEAST_POSITIONS else (),
         sizes=tuple(map(float, np.unique(np.round(table.frame_bytes, 1)))),
+        lost=lost_below(table, (like or kind.fit(trials.observations)).threshold_pps),
     )
 
 

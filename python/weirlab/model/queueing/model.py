@@ -26,6 +26,7 @@ from weirlab.model.base import (
     settings,
 )
 from weirlab.model.intervals.calibration import IntervalCalibration
+from weirlab.model.intervals.lighter import covering
 from weirlab.model.queueing import explain, waiting
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, DelayInput, fit_delay
 from weirlab.model.queueing.disturbance import DisturbanceLaw, fit_disturbance, joined
@@ -149,7 +150,11 @@ class QueueingModel:
     def predict(
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
-        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
+        asked = settings(rate_pps, frame_bytes, position, gap_scv)
+        return covering(self._predict, self.profiled, *asked)
+
+    def _predict(self, rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
+        """The prediction for each setting by itself; arrays of one shape."""
         shape = rate.shape
         pps, size, n, scv = (np.atleast_1d(value).ravel() for value in (rate, frame, place, gaps))
         load = DelayInput(pps, size, n, scv, self.service.ns(n, size))
