@@ -242,7 +242,7 @@ class Run:
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
         """Write the tables that have rows and all JSON into the folder ``dest``; returns the files written.
 
-        ``dest`` is made if missing. In CSV a null is an empty field. Trials are valid or not as in :meth:`trials`.
+        ``dest`` is made if missing. In CSV a null is an empty field. Trials are valid as in :meth:`trials`.
         """
         if format not in get_args(ExportFormat):
             known = ", ".join(get_args(ExportFormat))
