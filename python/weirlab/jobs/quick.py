@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ class QuickProfile:
     """Matching positions; None: those of a quick profile."""
     frames: tuple[int, ...] | None = None
     """Frame sizes in bytes; None: those of a quick profile."""
+    _: KW_ONLY
     mixes: tuple[str, ...] = ()
     """Mixes of frame sizes, besides ``frames``."""
     repetitions: int | None = None

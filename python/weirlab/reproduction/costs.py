@@ -16,6 +16,7 @@ from weirlab.base.tables import Table
 from weirlab.calls.ipsec import cost_study
 from weirlab.calls.ipsec.cost import EspCostFindings
 from weirlab.publications import PublishedExperiment, publication
+from weirlab.reproduction.charts import CourseText, courses
 from weirlab.reproduction.claims import UNKNOWN, all_of, decided, fitted, near, ratio
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.traffic.calls.codecs import UDP_BYTES
@@ -159,7 +160,7 @@ class IncomingCosts(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        text = (
+        text = CourseText(
             "incoming-costs", self.key, "incoming packets",
             "Processing time of an incoming packet, over the speech in it.", "ms of speech", "ns",
         )  # fmt: skip
@@ -257,7 +258,7 @@ class CostDirections(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        text = (
+        text = CourseText(
             "in-over-out", self.key, "", "How much more an incoming packet costs than an outgoing one.",
             "ms of speech", "in beyond out, %",
         )  # fmt: skip
@@ -307,7 +308,7 @@ class WithoutUdp(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        text = (
+        text = CourseText(
             "gain-without-udp", self.key, "", "Throughput gained without UDP, by mode and direction.",
             "ms of speech", "gain, %",
             f"Published for incoming packets: {published.values['udp-gain'].text} %.",
@@ -321,16 +322,15 @@ class WithoutUdp(_Costs):
 
 
 def _courses(
-    runs: Runs, text: Sequence[str], series: Callable[[EspCosts], Mapping[str, Sequence[float]]]
+    runs: Runs, text: CourseText, series: Callable[[EspCosts], Mapping[str, Sequence[float]]]
 ) -> Sequence[Figure]:
-    """A line for each series over the packet times; ``text`` is that of a ``CourseText``."""
-    from weirlab.reproduction.charts import CourseText, courses
+    """A line for each series over the packet times."""
 
     if COSTS not in runs:
         return ()
     costs = EspCosts(cost_study.stored(runs[COSTS]))
     lines = {name: list(zip(costs.times_ms, one, strict=True)) for name, one in series(costs).items()}
-    return courses(CourseText(*text), lines)
+    return courses(text, lines)
 
 
 class DirectHandOver(_Costs):
@@ -371,7 +371,7 @@ class DirectHandOver(_Costs):
         yield Answer("flat-except-40", decision=decided(spread <= most < whole, rule, found))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        text = (
+        text = CourseText(
             "gain-direct", self.key, "", "Throughput gained by handing packets straight to UDP.",
             "ms of speech", "gain, %", f"Published: {published.values['os-gain'].text} %.",
         )  # fmt: skip

@@ -133,12 +133,12 @@ class MeasureOptions:
             before,
             None if self.rules is None else tuple(listed(self.rules, int, "--rules", "0,400")),
             reading.frames(self.frame),
-            REPETITIONS,
-            self.lab or "auto",
-            self.machine or "usual",
-            self.aim.match,
-            self.traffic.flows,
-            self.traffic.answered,
+            repetitions=REPETITIONS,
+            lab=self.lab or "auto",
+            machine=self.machine or "usual",
+            match=self.aim.match,
+            flows=self.traffic.flows,
+            answered=self.traffic.answered,
         )
         if self.aim.match is not None and wanted.ruleset is None:
             raise InputError(f"--match names a rule of a file, and {before} is none: leave it out")
