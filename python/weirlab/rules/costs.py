@@ -19,6 +19,8 @@ LEAST_SET: Final = 3
 """Rules in a row from which on a set is worth it."""
 _OPTIONS: Final = ("-s|--source|saddr", "-d|--destination|daddr", "--dport|dport", "--sport|sport")
 """What a set may stand for, as iptables and nft write it."""
+_MATCHES: Final = "-m set --match-set SET"
+_PORTS: Final = re.compile(r"\d+(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,16 @@ class SetAdvice:
     saved: float
     """Comparisons per forwarded packet."""
     text: str
-    """The rule, with ``{...}`` for the values."""
+    """The rule, with ``{...}`` for the values; of iptables, with the set of ipset ``SET``."""
+
+    @property
+    def set_type(self) -> str:
+        """What ``ipset create SET`` needs for the values; empty for a set of nft."""
+        if _MATCHES not in self.text:
+            return ""
+        if all(_PORTS.fullmatch(value) for value in self.values):
+            return "bitmap:port range 0-65535"
+        return "hash:net family inet6" if any(":" in value for value in self.values) else "hash:net"
 
 
 @dataclass(frozen=True)
@@ -197,8 +208,13 @@ def _value(text: str, option: str) -> tuple[str, str]:
     found = list(re.finditer(rf"(?<=\s)(?:{option}) ([0-9a-fA-F.:/-]+)(?=\s|$)", f" {text}"))
     if len(found) != 1:
         return "", ""
-    start, end = found[0].span(1)
-    return found[0][1], f"{text[: start - 1]}{{...}}{text[end - 1 :]}"
+    word, value = found[0][0].split()
+    start, rest = found[0].start() - 1, text[found[0].end() - 1 :]
+    if not word.startswith("-"):
+        return value, f"{text[:start]}{word} {{...}}{rest}"
+    # An IPv6 address has more colons than one.
+    value = value.replace(":", "-") if re.fullmatch(r"\d+:\d+", value) else value
+    return value, f"{text[:start]}{_MATCHES} {'src' if word.lstrip('-')[0] == 's' else 'dst'}{rest}"
 
 
 def _covering(values: Sequence[str]) -> tuple[str, ...]:

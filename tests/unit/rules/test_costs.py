@@ -94,12 +94,22 @@ def test_rules_that_differ_in_one_address_are_one_set_of_networks() -> None:
     (advice,) = sets(saved((50, "-p udp -j ACCEPT"), *drops, (50, "-p tcp -j ACCEPT")))
     assert (advice.first, advice.last, advice.values) == (2, 9, ("10.0.0.0/29",))
     assert advice.saved == pytest.approx(7 * 0.5)
-    assert advice.text == "-s {...} -p tcp -m tcp --dport 22 -j DROP"
+    assert advice.text == "-m set --match-set SET src -p tcp -m tcp --dport 22 -j DROP"
+    assert advice.set_type == "hash:net"
 
 
 def test_ports_are_listed_as_they_are() -> None:
     (advice,) = sets(saved(*[(1, f"-p udp -m udp --dport {port} -j DROP") for port in (53, 123, 161)]))
     assert advice.values == ("53", "123", "161")
+    assert advice.text == "-p udp -m udp -m set --match-set SET dst -j DROP"
+    assert advice.set_type.startswith("bitmap:port")
+
+
+def test_a_set_has_the_type_and_the_ranges_of_ipset() -> None:
+    (ranges,) = sets(saved(*[(1, f"-p tcp -m tcp --sport {low}:{low + 5} -j DROP") for low in (20, 30, 40)]))
+    assert ranges.values == ("20-25", "30-35", "40-45")
+    assert ranges.text == "-p tcp -m tcp -m set --match-set SET src -j DROP"
+    assert replace(ranges, values=("2001:db8::/64",)).set_type == "hash:net family inet6"
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ def _blocked(one: KnownAdvice) -> str:
 
 
 def _set(one: SetAdvice) -> str:
-    return words(one.values, most=MOST_VALUES)
+    values = words(one.values, most=MOST_VALUES)
+    return f"{one.set_type}: {values}" if one.set_type else values
 
 
 def _freed(one: FixedRule, found: RulesetOutcome) -> str:
