@@ -1,8 +1,9 @@
 """What a prediction covers besides its own setting: lighter loads, and more even gaps.
 
 A heavier load leaves a device less room, and so do bursts. What trials scatter or lack at one load must not
-make another one look better: the upper end of an interval is at least that of every lighter load at the same
-setting. Predicted delays may fall all the same, as those of a device that must wake up do.
+make another one look better: the upper end of a loss, of jitter and of the longest delays is at least that of
+every lighter load at the same setting. Usual delays fall with the load where a device must wake up, so their
+intervals stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 from weirlab.model.base import DELAYS, F64, Prediction, ProfileRange
 from weirlab.model.intervals.calibration import NEAR
 
-_RISING: Final = (*DELAYS, "jitter_ns", "loss_ratio")
+_EVENER: Final = (*DELAYS, "jitter_ns", "loss_ratio")
+_RISING: Final = ("delay_p99_ns", "delay_p999_ns", "jitter_ns", "loss_ratio")
 _JUST_BELOW: Final = 1 - 1e-9
 _SHARES: Final = np.unique(
     [
@@ -83,11 +85,11 @@ def _rising(high: F64, lighter: F64, below: Any, which: Any) -> F64:
 
 def _at_least(found: Prediction, even: Prediction) -> Prediction:
     """``found`` with no quantity below that with more even gaps."""
-    values: dict[str, Any] = {name: np.maximum(getattr(found, name), getattr(even, name)) for name in _RISING}
+    values: dict[str, Any] = {name: np.maximum(getattr(found, name), getattr(even, name)) for name in _EVENER}
     intervals = {
         name: {
             level: replace(band, high=np.maximum(band.high, even.intervals[name][level].high))
-            if name in _RISING
+            if name in _EVENER
             else band
             for level, band in bands.items()
         }

@@ -262,19 +262,14 @@ class Model {
   }
 
   // Offered `rate_pps` with gaps of the squared coefficient of variation `gap_scv` (0: constant, 1: Poisson).
+  // More even gaps never look worse.
   Prediction predict(double rate_pps, double frame_bytes, double position, double gap_scv = 0.0) const {
-    const Load load{rate_pps, frame_bytes, position, gap_scv, service_ns(position, frame_bytes)};
-    std::array<double, kQuantities> law = laws(load), residual = residuals(load);
-    Prediction found;
-    found.threshold_pps = 1e9 / load.service_ns;
-    for (std::size_t i = 0; i < kQuantities; ++i) {
-      const double resolution = i == kDelays ? 10.0 : 0.0;
-      found.ns[i] = (law[i] + resolution) * std::exp(residual[i]) - resolution;
+    Prediction found = alone(rate_pps, frame_bytes, position, gap_scv);
+    if (gap_scv > gap_scv_min_) {
+      const Prediction even = alone(rate_pps, frame_bytes, position, gap_scv_min_);
+      found.loss_ratio = std::max(found.loss_ratio, even.loss_ratio);
+      for (std::size_t i = 0; i < kQuantities; ++i) found.ns[i] = std::max(found.ns[i], even.ns[i]);
     }
-    for (std::size_t i = 2; i < kDelays; ++i) found.ns[i] = std::max(found.ns[i], found.ns[i - 1]);
-    const double arrivals = 0.5 * gap_scv;
-    const double fitted = std::min(waiting_at(delays_[0], load).first - arrivals, 0.003 * queue_packets_);
-    found.loss_ratio = waiting::loss_ratio(load.rho(), arrivals + std::max(fitted, 0.0), queue_packets_);
     return found;
   }
 
@@ -292,6 +287,23 @@ class Model {
     double q, base_ns, per_byte_ns, cold_per_rule_ns, wake_ns, wake_pps, service_scv, interruption_ns, plateau;
     double path_ns(double frame_bytes) const { return base_ns + per_byte_ns * frame_bytes; }
   };
+
+  // The prediction for one setting by itself.
+  Prediction alone(double rate_pps, double frame_bytes, double position, double gap_scv) const {
+    const Load load{rate_pps, frame_bytes, position, gap_scv, service_ns(position, frame_bytes)};
+    std::array<double, kQuantities> law = laws(load), residual = residuals(load);
+    Prediction found;
+    found.threshold_pps = 1e9 / load.service_ns;
+    for (std::size_t i = 0; i < kQuantities; ++i) {
+      const double resolution = i == kDelays ? 10.0 : 0.0;
+      found.ns[i] = (law[i] + resolution) * std::exp(residual[i]) - resolution;
+    }
+    for (std::size_t i = 2; i < kDelays; ++i) found.ns[i] = std::max(found.ns[i], found.ns[i - 1]);
+    const double arrivals = 0.5 * gap_scv;
+    const double fitted = std::min(waiting_at(delays_[0], load).first - arrivals, 0.003 * queue_packets_);
+    found.loss_ratio = waiting::loss_ratio(load.rho(), arrivals + std::max(fitted, 0.0), queue_packets_);
+    return found;
+  }
 
   explicit Model(const Json& models) {
     const Json& data = models["queueing"];
@@ -328,6 +340,7 @@ class Model {
     below_ = Residuals(data["leftover"]["below"], quantities);
     over_ = Residuals(data["leftover"]["over"], quantities);
     rate_min_pps_ = data["profiled"]["rate_min_pps"].number();
+    gap_scv_min_ = data["profiled"].number("gap_scv_min", 0.0);
     share_max_ = data["profiled"]["share_max"].number();
     // The host may make the mean delay vary; the median is more likely to show the device alone.
     tail_scv_ = std::min(std::max(std::min(delays_[0].service_scv, delays_[1].service_scv), 1e-4), 1.0);
@@ -424,7 +437,7 @@ class Model {
   std::array<double, 6> jitter_{};
   double cycle_ns_;
   Residuals below_, over_;
-  double rate_min_pps_, share_max_;
+  double rate_min_pps_, share_max_, gap_scv_min_;
 };
 
 }  // namespace weir
