@@ -56,7 +56,9 @@ def covering(
         return_inverse=True,
     )
     which = which.ravel()
-    loads = np.maximum(np.outer(_SHARES, found.threshold_pps.ravel()[first]), profiled.rate_min_pps)
+    # Heavier ones than all that are asked for say nothing, but for the next.
+    shares = _SHARES[: np.searchsorted(_SHARES, np.max(rate_pps / found.threshold_pps), side="right") + 1]
+    loads = np.maximum(np.outer(shares, found.threshold_pps.ravel()[first]), profiled.rate_min_pps)
     frame, place, gaps = (np.broadcast_to(each, loads.shape) for each in settings)
     lighter = with_even(loads, frame, place, gaps)
     below = (loads[:, which] <= rate_pps.ravel()).sum(axis=0)
