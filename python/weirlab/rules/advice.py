@@ -112,6 +112,8 @@ class Advice:
     """Every rule, those that match most packets first."""
     best: tuple[int, float] | None = None
     """Moves and mean position of the best order, if it is another than the advised one."""
+    left_out: tuple[Ruleset, ...] = ()
+    """Chains with rules that the packets also walk."""
 
     @property
     def moves(self) -> list[Move]:
@@ -161,8 +163,8 @@ RuleKey = tuple[tuple[int, ...], str, str, int]
 def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection[RuleKey] = ()) -> Advice:
     """Find a better order for the rules of the chain for forwarded packets and of the chains that it calls.
 
-    Of several chains at that hook, the one that counted most packets is taken; one for each IP version if no
-    packet enters two of them.
+    Of several chains at that hook with verdicts, the one that counted most packets is taken; one for each IP
+    version if no packet enters two of them.
 
     Parameters
     ----------
@@ -193,6 +195,7 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
         sum_of_walks([walk(each) for each in found])
         for found in zip(*((part.better, part.best) for part in parts), strict=True)
     )
+    left_out = tuple(other for other in others if other.forward.rules)
     is_best = all(list(best.order) == order for (_, _, best), order in zip(orders, fewer, strict=True))
     return Advice(
         before,
@@ -201,10 +204,11 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
         tuple(part.better for part in parts),
         tuple(chain for part in parts for chain in part.changed),
         _freed(parts, before, best),
-        (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
+        (*before.notes, *(f"{other} is also walked but was left out" for other in left_out)),
         tuple(name for part in parts for name in part.untried),
         tuple(by_matches(cost for part in parts for cost in part.costs(before.packets))),
         None if is_best else (most, best.mean_position),
+        left_out,
     )
 
 

@@ -102,6 +102,8 @@ def walk(rules: Ruleset) -> Walk:
 def forwarding_rulesets(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
     """Of the chains at the hook for forwarded packets, those that most packets enter, and the others.
 
+    A chain in which no rule decides comes last: all of its packets enter the other chains, too.
+
     Raises ``InputError``, naming ``where``, if there is no chain at that hook.
     """
     at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
@@ -110,12 +112,16 @@ def forwarding_rulesets(path: Sequence[Ruleset], where: str) -> tuple[list[Rules
             f"{where}: {NO_CHAIN}, and a plan is about such packets: give the rules of a router or firewall"
         )
     counted = {id(ruleset): counted_packets(ruleset) for ruleset in at_hook}
-    chosen: list[Ruleset] = []
-    for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):
-        apart = all(set(ruleset.families).isdisjoint(other.families) for other in chosen)
-        if apart and (counted[id(ruleset)] or not chosen):
-            chosen.append(ruleset)
+    apart: list[Ruleset] = []
+    for ruleset in sorted(at_hook, key=lambda each: (not _has_verdicts(each), -counted[id(each)])):
+        if all(set(ruleset.families).isdisjoint(other.families) for other in apart):
+            apart.append(ruleset)
+    chosen = [ruleset for ruleset in apart if counted[id(ruleset)]] or apart[:1]
     return chosen, [ruleset for ruleset in at_hook if not any(ruleset is each for each in chosen)]
+
+
+def _has_verdicts(ruleset: Ruleset) -> bool:
+    return any(rule.verdict for name in called(ruleset) for rule in ruleset.chains[name].rules)
 
 
 def counted_packets(ruleset: Ruleset) -> int:

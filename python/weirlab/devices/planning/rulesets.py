@@ -173,7 +173,7 @@ def advice_sentence(found: RulesetOutcome) -> str:
         f"{count(advice.before.packets)} forwarded packets met "
         f"{significant(advice.before.mean_position)} rules on average{_left_out(advice)}"
     )
-    untried = "".join(f" {text}." for text in advice.untried) + _beyond_order(advice)
+    untried = "".join(f" {text}." for text in advice.untried) + _beside(advice) + _beyond_order(advice)
     if found.unproven_mean_position is not None:
         return (
             f"{now}. Another order would make it {significant(found.unproven_mean_position)}, but is not "
@@ -205,6 +205,13 @@ def advice_sentence(found: RulesetOutcome) -> str:
         f"{now}; moving {plural(len(advice.moves), 'rule')} {makes}{_best(advice)}{gain}, "
         f"{proven}.{where}{untried}"
     )
+
+
+def _beside(advice: Advice) -> str:
+    """Further chains with rules, which the mean leaves out."""
+    if not advice.left_out:
+        return ""
+    return f" Left out: {words([str(each) for each in advice.left_out])}, which packets also walk."
 
 
 def _beyond_order(advice: Advice) -> str:

@@ -74,6 +74,8 @@ def nftables_path(
                         priority=_priority(chain),
                     )
                 )
+    # Of chains with one priority, packets enter the newest first (nf_hook_entries_grow of netfilter/core.c).
+    found.reverse()
     return sorted(found, key=lambda each: (HOOKS.index(each.hook), each.priority))
 
 
