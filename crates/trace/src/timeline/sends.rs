@@ -4,6 +4,7 @@
 //! earlier, unless the sender's host was late. If one segment misleads by chance, those around it correct it.
 
 use super::Events;
+use super::recovery::{is_behind_loss, is_timeout};
 use super::stats::{median, quantile};
 
 /// An ACK this much later than a round trip was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms).
@@ -33,8 +34,6 @@ const REFILLS: f64 = 0.5;
 const DELAYED_SEGMENTS: f64 = 2.0;
 /// Share of the largest flight so far from which on a congestion window may allow no more.
 const NEARLY_MOST: f64 = 0.9;
-/// Share of a round trip within which a segment that others have overtaken arrives; a retransmission takes longer.
-const OVERTAKEN: f64 = 0.5;
 /// Least segments in flight at such a mark; fewer are the end of a message.
 const FEW_SEGMENTS: f64 = 4.0;
 /// Share of the bursts that may begin with more in flight than that: their ACKs were lost or overtaken.
@@ -203,18 +202,13 @@ fn gaps(events: &Events, mss: i64, sight: Visibility) -> Gaps {
     }
     for at in 0..found.gaps.len() {
         let alone = found.gaps[at].begins && found.gaps.get(at + 1).is_none_or(|next| next.begins);
+        let next_s = found.gaps.get(at + 1).map(|next| next.gap_s);
         let gap = &mut found.gaps[at];
+        let whole = i64::from(events.payload_bytes[gap.other]) == mss;
+        gap.behind_loss |= sight.away && whole && is_timeout(gap.gap_s, next_s, sight.least_s);
         gap.tail = alone && i64::from(events.payload_bytes[gap.other]) < mss;
     }
     found
-}
-
-/// Whether data is missing before that at `at`, and does not come so soon after it that it was only overtaken.
-fn is_behind_loss(events: &Events, at: usize, least_s: f64) -> bool {
-    let missing = at > 0 && events.sent[at] - i64::from(events.payload_bytes[at]) > events.sent[at - 1];
-    let until_ns = events.at_ns[at] + OVERTAKEN * least_s * 1e9;
-    let is_old = |later: usize| events.data[later] && events.sent[later] == events.sent[later - 1];
-    missing && !(at + 1..events.at_ns.len()).take_while(|&later| events.at_ns[later] <= until_ns).any(is_old)
 }
 
 /// By gap: bursts after an ACK, most of whose neighbours began without one: they would have begun anyway.

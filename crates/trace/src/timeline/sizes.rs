@@ -7,6 +7,8 @@ use super::{Events, Packet};
 
 /// Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment.
 const LEAST_MSS: i64 = 536;
+/// A payload beyond the largest Ethernet frames in use.
+const JUMBO_BYTES: i64 = 9_000;
 /// Share of the bytes that come in whole segments, in a transfer that is not of small messages.
 const WHOLE: f64 = 0.8;
 /// Sizes that are tried as that of a full segment.
@@ -93,7 +95,33 @@ pub fn usual_segment(packets: &[Packet]) -> i64 {
         // Each looks at all others: where every write has a size of its own, that would take long.
         .take(MOST_SIZES)
         .find(|&one| is_whole(one));
-    found.unwrap_or(most.0.max(LEAST_MSS))
+    let found = found.unwrap_or(most.0.max(LEAST_MSS));
+    if found > JUMBO_BYTES { acknowledged(packets, found) } else { found }
+}
+
+/// What a full segment carries, if it is at most `bytes`: the common divisor with what most ACKs acknowledge. A network card
+/// may cut all that a host sends.
+fn acknowledged(packets: &[Packet], bytes: i64) -> i64 {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    let acks = || packets.iter().filter(|packet| packet.is_ack()).map(|packet| packet.ack);
+    for (one, other) in acks().zip(acks().skip(1)).filter(|(one, other)| other > one) {
+        *counts.entry(other - one).or_default() += 1;
+    }
+    let mut usual: Vec<(i64, i64)> = counts.into_iter().map(|(value, count)| (count * value, value)).collect();
+    usual.sort_unstable_by(|one, other| other.cmp(one));
+    let mut rest = WHOLE * usual.iter().map(|(all, _)| all).sum::<i64>() as f64;
+    let mut found = bytes;
+    for (all, value) in usual {
+        if rest > 0.0 {
+            found = common_divisor(found, value);
+        }
+        rest -= all as f64;
+    }
+    if found < LEAST_MSS { bytes } else { found }
+}
+
+fn common_divisor(one: i64, other: i64) -> i64 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 #[cfg(test)]
@@ -124,6 +152,18 @@ mod tests {
             let packets: Vec<Packet> = sizes.into_iter().map(data).collect();
             assert_eq!(usual_segment(&packets), 1448);
         }
+    }
+
+    #[test]
+    fn acks_show_the_segments_of_a_card_that_cuts_all_that_is_sent() {
+        let of = |bytes: u32, each: i64| {
+            let mut packets: Vec<Packet> = vec![data(bytes); 20];
+            packets.extend((0..200).map(|at| Packet { from_sender: false, ack: 1 + at * each, ..data(0) }));
+            usual_segment(&packets)
+        };
+        assert_eq!((of(29 * 1448, 2 * 1448), of(44 * 1448, 3 * 1448)), (1448, 1448));
+        // On loopback segments are that long; and ACKs of all sizes show none.
+        assert_eq!((of(65_483, 65_483), of(29 * 1448, 777)), (65_483, 29 * 1448));
     }
 
     #[test]
