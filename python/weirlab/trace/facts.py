@@ -119,6 +119,13 @@ class Side(TypedDict):
     first of them; ``unanswered_ns`` passed from the first to the last."""
     unanswered_ns: int
     unanswered_after_ns: int
+    shut_ns: NotRequired[int]
+    """How long its window had been closed at the end; analyses of earlier versions have none."""
+    answers: NotRequired[int]
+    """Times that its new data came after data of the other end; analyses of earlier versions have none."""
+    answers_ns: NotRequired[int]
+    """How long these took in all, beyond the least round trip to this end; ``answer_max_ns`` the longest."""
+    answer_max_ns: NotRequired[int]
 
 
 class Connection(TypedDict):

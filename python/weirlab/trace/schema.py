@@ -52,6 +52,7 @@ SIDE: Final[dict[str, Any]] = {
     "idle_max_ns": _I64,
     **dict.fromkeys(("congestion_marks", "renumbered"), _I64),
     **dict.fromkeys(("unanswered", "unanswered_ns", "unanswered_after_ns"), _I64),
+    **dict.fromkeys(("shut_ns", "answers", "answers_ns", "answer_max_ns"), _I64),
 }
 """What one side sent; in ``connections.parquet`` prefixed ``a_`` and ``b_``. Null: not in the capture."""
 

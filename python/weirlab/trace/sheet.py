@@ -104,6 +104,7 @@ _NAMES = (
     "marked CE (ECN)",
     "renumbered on the way",
     "last data, never answered",
+    "answers, taking",
 )
 
 
@@ -151,6 +152,7 @@ def _values(connection: Connection, end: Side) -> list[str]:
         count(end["congestion_marks"]),
         count(end["renumbered"]),
         plural(end["unanswered"], "packet"),
+        f"{count(end.get('answers', 0))}, {duration(end.get('answers_ns', 0))}",
     ]
 
 

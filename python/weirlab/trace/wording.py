@@ -163,15 +163,50 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
         return _unopened(connection)
     if not sent["data_packets"]:
         if connection["end"] == "reset" and not other["data_packets"]:
-            by = next((n for n, end in zip("ab", sides(connection), strict=True) if end["resets"]), "")
-            return f"Reset{f' by {by}' if by else ''} before any data."
+            return f"Reset{_reset_by(connection)} before any data."
         return "No data." if not other["data_packets"] else f"No data from {name}."
     took = sent["data_ns"][1] - sent["data_ns"][0] if sent["data_ns"] else 0
     text = f"{name} sent {size(sent['unique_bytes'])}"
     if took > 0:
         rate = throughput_bps(sent)
         text += f" in {duration(took)} ({'within a round trip' if isnan(rate) else bit_rate(rate)})"
-    return f"{'; '.join([text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far)])}."
+    said = [text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far), *_late(connection)]
+    return f"{'; '.join(said)}."
+
+
+def _reset_by(connection: Connection) -> str:
+    by = [name for name, end in zip("ab", sides(connection), strict=True) if end["resets"]]
+    return f" by {words(by)}" if by else ""
+
+
+def _late(connection: Connection) -> list[str]:
+    """What ends, rather than the path, took the time; and an end in the middle."""
+    a, b = sides(connection)
+    if not (data := [end["data_ns"] for end in (a, b) if end["data_ns"]]):
+        return []
+    first_ns, last_ns = min(begun for begun, _ in data), max(ended for _, ended in data)
+    least_ns = max(LATE_NS, int(LATE * (last_ns - connection["first_ns"])))
+    remarks = []
+    to_b, to_a = connection["handshake_ns"]
+    if connection["begin"] == "handshake" and to_a is not None and to_b is not None:
+        by_a = a["data_ns"] is not None and a["data_ns"][0] == first_ns
+        waited_ns = first_ns - connection["first_ns"] - to_b - to_a - (0 if by_a else to_b)
+        if waited_ns >= least_ns:
+            remarks.append(f"{'a' if by_a else 'b'} began to send {duration(waited_ns)} after the handshake")
+    for name, end in (("a", a), ("b", b)):
+        number, took_ns = end.get("answers", 0), end.get("answers_ns", 0)
+        if took_ns >= least_ns:
+            most = f" in all, {duration(end['answer_max_ns'])} at most" if number > 1 else ""
+            remarks.append(f"{name} took {duration(took_ns)} to answer{most}")
+    if connection["end"] == "reset":
+        remarks.append(f"it was reset{_reset_by(connection)}")
+    return remarks
+
+
+LATE: Final = 0.2
+"""Share of the time until the last data that an end must take to be told."""
+LATE_NS: Final = 100_000_000
+"""The least time that is told: people notice it."""
 
 
 def _unopened(connection: Connection) -> str:
@@ -248,6 +283,7 @@ def _remarks(sent: Side, receiver: Side, *, far: int | None) -> list[str]:
         remarks.append(
             f"the receiver closed its window {_times(receiver['zero_windows'])}, "
             f"for {duration(receiver['zero_window_ns'])} in all"
+            + (" and to the end" if receiver.get("shut_ns", 0) else "")
         )
     if receiver["window_full"]:
         remarks.append(f"the receiver's window was full {_times(receiver['window_full'])}")

@@ -33,6 +33,20 @@ def test_windows_that_held_the_sender_up_are_named() -> None:
     assert "the receiver's window was full once" in text
 
 
+def test_an_end_that_took_the_time_is_named_with_what_it_did() -> None:
+    late = made.sender(answers=2, answers_ns=1_900_000_000, answer_max_ns=1_000_000_000)
+    text = wording.conclusion(made.connection(a=late))
+    assert "a took 1.90 s to answer in all, 1.00 s at most" in text
+    assert "to answer" not in wording.conclusion(made.connection(a=late | {"answers_ns": 20_000_000}))
+
+
+def test_a_window_that_stays_closed_and_a_reset_are_told() -> None:
+    slow = made.side("192.0.2.1", 80, zero_windows=1, zero_window_ns=1_500_000_000, shut_ns=9, resets=1)
+    text = wording.conclusion(made.connection(b=slow, end="reset"))
+    assert "for 1.50 s in all and to the end" in text
+    assert text.endswith("it was reset by b.")
+
+
 def test_at_the_receiver_no_round_trip_of_the_path_is_claimed() -> None:
     text = wording.conclusion(made.connection(place="at_b", handshake_ns=(51_000, 43_500_000)))
     assert text.endswith(

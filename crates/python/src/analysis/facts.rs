@@ -172,6 +172,7 @@ fn side<'py>(py: Python<'py>, end: &Endpoint, side: &Side) -> PyResult<Bound<'py
     fields!(dict, side; window_probes, duplicate_acks, sack_blocks, dsacks, window, zero_windows);
     fields!(dict, side; zero_window_ns, window_full, flight_max, flight_mean, idle_max_ns, congestion_marks);
     fields!(dict, side; renumbered, unanswered, unanswered_ns, unanswered_after_ns);
+    fields!(dict, side; shut_ns, answers, answers_ns, answer_max_ns);
     let options = side.options.map(|options| {
         let offered = PyDict::new(py);
         fields!(offered, options; mss, window_scale, sack, timestamps);

@@ -116,6 +116,10 @@ side! {
     unanswered: I64 as I64(i64) = |s| signed(s.unanswered);
     unanswered_ns: I64 as I64(i64) = |s| signed(s.unanswered_ns);
     unanswered_after_ns: I64 as I64(i64) = |s| signed(s.unanswered_after_ns);
+    shut_ns: I64 as I64(i64) = |s| signed(s.shut_ns);
+    answers: I64 as I64(i64) = |s| signed(s.answers);
+    answers_ns: I64 as I64(i64) = |s| signed(s.answers_ns);
+    answer_max_ns: I64 as I64(i64) = |s| signed(s.answer_max_ns);
 }
 
 /// All the facts about a connection.

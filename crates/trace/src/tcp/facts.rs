@@ -150,6 +150,8 @@ pub struct Side {
     pub zero_windows: u64,
     /// How long its window was closed in all, ns.
     pub zero_window_ns: u64,
+    /// How long its window had been closed at the end, ns; 0 if it was open.
+    pub shut_ns: u64,
     /// Times that the peer filled this side's window.
     pub window_full: u64,
     /// Round trips from this side's data to its ACK (Karn: only data sent once).
@@ -172,6 +174,12 @@ pub struct Side {
     pub unanswered_ns: u64,
     /// From the last packet of the other end to the first of these, ns.
     pub unanswered_after_ns: u64,
+    /// Times that its new data came after data of the other end, as answers do.
+    pub answers: u64,
+    /// How long these took in all, beyond the least round trip to this end, ns.
+    pub answers_ns: u64,
+    /// The longest of them, ns.
+    pub answer_max_ns: u64,
 }
 
 /// Packets that were sent again, each counted once by its cause; they add up to `total`.

@@ -107,7 +107,8 @@ fn acknowledged(packets: &[Packet], bytes: i64) -> i64 {
     for (one, other) in acks().zip(acks().skip(1)).filter(|(one, other)| other > one) {
         *counts.entry(other - one).or_default() += 1;
     }
-    let mut usual: Vec<(i64, i64)> = counts.into_iter().map(|(value, count)| (count * value, value)).collect();
+    let mut usual: Vec<(i64, i64)> =
+        counts.into_iter().map(|(value, count)| (count * value, value)).collect();
     usual.sort_unstable_by(|one, other| other.cmp(one));
     let mut rest = WHOLE * usual.iter().map(|(all, _)| all).sum::<i64>() as f64;
     let mut found = bytes;

@@ -23,6 +23,8 @@ pub struct Talk {
     resets: [bool; 2],
     reset_at: [i64; 2],
     renumbering: Renumbering,
+    /// Who sent data last, and when.
+    last_data: Option<(From, i64)>,
 }
 
 /// What a packet is, for the time series.
@@ -198,6 +200,9 @@ impl Talk {
                 own.remember_ack(segment);
             }
         }
+        if segment.payload > 0 && !segment.has(RST) {
+            self.take_turn(from, segment.time_ns, placed.fresh > 0);
+        }
         let established = self.open && self.answered && self.syn_ack_ns.is_none() && !self.is_reset();
         if !established || segment.flags & (RST | SYN) != 0 {
             self.follow(from, segment, start, is_first_syn, ack);
@@ -219,6 +224,29 @@ impl Talk {
         own.passed(segment, false);
         let (meaning, ack, flight) = (Meaning::Copy, peer.position_of_ack(segment), own.flight());
         Row { seq, ack, meaning, window: own.scaled(segment), flight, fresh: 0 }.give(from, segment, cx);
+    }
+
+    /// Counts how long the sender of this data took to answer data of the other end.
+    #[inline]
+    fn take_turn(&mut self, from: From, now: i64, is_new: bool) {
+        if let Some((last, since)) = self.last_data
+            && last != from
+            && is_new
+        {
+            let (to_a, to_b) = self.least_round_trips();
+            // Without a round trip, the way there and back might be all of it.
+            if let Some(way_ns) = if from == From::A { to_a } else { to_b } {
+                let took_ns = elapsed(since, now).saturating_sub(way_ns);
+                let side = &mut self.sides[from as usize].side;
+                side.answers += 1;
+                side.answers_ns = side.answers_ns.saturating_add(took_ns);
+                side.answer_max_ns = side.answer_max_ns.max(took_ns);
+            }
+        }
+        // What is sent again after an answer of the other end asks for nothing.
+        if is_new || self.last_data.is_none_or(|(last, _)| last == from) {
+            self.last_data = Some((from, now));
+        }
     }
 
     /// The handshake, and the end.

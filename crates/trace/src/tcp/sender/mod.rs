@@ -346,7 +346,8 @@ impl Sender {
             (self.side.unanswered_ns, self.side.unanswered_after_ns) = (0, 0);
         }
         if let Some(since) = self.zero_since {
-            self.side.zero_window_ns = self.side.zero_window_ns.saturating_add(elapsed(since, last_ns));
+            self.side.shut_ns = elapsed(since, last_ns);
+            self.side.zero_window_ns = self.side.zero_window_ns.saturating_add(self.side.shut_ns);
         }
         self.side.rtt = self.rtt.summary();
         self.side.rtt_timestamp = self.rtt_timestamp.summary();

@@ -23,7 +23,7 @@ fn a_closed_window_and_its_probes_are_told() {
     let (connection, _) = talk(1_000, &packets);
     let [a, b] = &connection.sides;
     assert_eq!((a.window_probes, a.keep_alives, a.retransmissions.total), (3, 0, 0));
-    assert_eq!((b.zero_windows, b.zero_window_ns), (1, 1_500_000_000));
+    assert_eq!((b.zero_windows, b.zero_window_ns, b.shut_ns), (1, 1_500_000_000, 0));
     assert_eq!((a.unique_bytes, a.unseen_bytes), (1_501, 0));
     assert_eq!(b.window, Some((0, 60_000)));
 }
@@ -47,6 +47,29 @@ fn a_window_that_stays_closed_counts_to_the_end() {
     packets.push(a(START + 520 * MS, 2_000, 0));
     let (connection, _) = talk(1_000, &packets);
     assert_eq!(connection.sides[1].zero_window_ns, 500_000_000);
+    assert_eq!(connection.sides[1].shut_ns, 500_000_000);
+}
+
+#[test]
+fn an_end_that_thinks_before_it_answers_is_told_from_the_path() {
+    let answer = |at_ms: i64, seq, ack| packet(START + at_ms * MS, From::B, seq, ack, 300);
+    let asks = |at_ms: i64, seq, ack| packet(START + at_ms * MS, From::A, seq, ack, 200);
+    let (connection, _) = talk(
+        1_000,
+        &[
+            a(START, 1_001, 200),
+            b(START + RTT, 1_201),
+            answer(520, 5_001, 1_201),
+            // More of the same, and the next question, asked again as no ACK came.
+            answer(521, 5_301, 1_201),
+            asks(821, 1_201, 5_601),
+            asks(1_121, 1_201, 5_601),
+            answer(1_221, 5_601, 1_401),
+            asks(1_222, 1_401, 5_901),
+        ],
+    );
+    let of = |side: &Side| (side.answers, side.answers_ns / 1_000_000, side.answer_max_ns / 1_000_000);
+    assert_eq!((of(&connection.sides[0]), of(&connection.sides[1])), ((2, 300, 299), (2, 580, 500)));
 }
 
 #[test]
