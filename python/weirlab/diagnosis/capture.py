@@ -156,6 +156,7 @@ def read(
     facts = replace(facts, unread_s=_unread_s(packets) if scaled else 0.0)
     columns = dict(vars(packets))
     blocks = columns.pop("blocks")
+    asks = _asks(packets)
     # The engine empties the columns once it has the packets, and nothing else should hold them.
     del packets
     nowhere = np.empty(0, np.int64)
@@ -185,6 +186,7 @@ def read(
         timeouts=None if known is None else _timeouts(*known),
         policer=None if policer is None else Policer(*policer),
         drain=None if drain is None else Drain(*drain),
+        asks=len(asks[0]),
     )
     # Columns that captures cannot fill take no memory.
     unknown = np.broadcast_to(np.nan, len(idle))
@@ -197,9 +199,31 @@ def read(
         estimate_bytes_per_s=unknown,
         unread_bytes=unknown,
         cpu_wait=unknown,
+        asked=_asked(asks, found["begun_ns"], found["start_s"], found["lasts_s"]),
         **found,
     )
     return timeline, facts
+
+
+def _asks(packets: ConnectionPackets) -> tuple[Ints, Ints]:
+    """When the sender fell silent until the receiver had sent data, and when the last of that came."""
+    data = packets.payload_bytes > 0
+    ours = np.sort(packets.time_ns[packets.from_sender & data & ~packets.again])
+    theirs = np.sort(packets.time_ns[~packets.from_sender & data])
+    behind = np.searchsorted(ours, theirs, side="right")
+    last = np.diff(behind, append=-1) != 0
+    between = last & (behind > 0) & (behind < len(ours))
+    return ours[behind[between] - 1], theirs[between]
+
+
+def _asked(asks: tuple[Ints, Ints], begun_ns: float, start_s: Floats, lasts_s: Floats) -> Floats | None:
+    """The share of each piece of time that lies between the two times of one of ``asks``."""
+    if not len(asks[0]):
+        return None
+    edges_s = (np.column_stack(asks).ravel() - begun_ns) / 1e9
+    until = np.concatenate([[0.0], np.cumsum(np.diff(edges_s) * (np.arange(len(edges_s) - 1) % 2 == 0))])
+    spent_s = np.interp(start_s + lasts_s, edges_s, until) - np.interp(start_s, edges_s, until)
+    return np.asarray(np.divide(spent_s, lasts_s, out=np.zeros(len(lasts_s)), where=lasts_s > 0).clip(0, 1))
 
 
 def _unread_s(packets: ConnectionPackets) -> float:

@@ -80,6 +80,13 @@ CWND_LIMIT: Final = Cause(
     "congestion window held",
     "look for a limit of the route (cwnd lock in ip route show) and in ip tcp_metrics",
 )
+APPLICATION_ASK: Final = Cause(
+    "application_ask",
+    "receiver",
+    "the sender had nothing to send until the receiver had sent something",
+    "nothing asked for",
+    "look at the application at the receiving end: it asks late, or for little at a time",
+)
 APPLICATION_READ: Final = Cause(
     "application_read",
     "receiver",
@@ -188,7 +195,7 @@ BLACK_HOLE: Final = Cause(
 UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here", "not known")
 
 CAUSES: Final = (
-    APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, CWND_LIMIT, APPLICATION_READ, RECEIVER_HOST,
-    RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN, ACK_QUEUE, LOSS,
-    POLICER, MARKS, REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
+    APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, CWND_LIMIT, APPLICATION_ASK, APPLICATION_READ,
+    RECEIVER_HOST, RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN,
+    ACK_QUEUE, LOSS, POLICER, MARKS, REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
 )  # fmt: skip

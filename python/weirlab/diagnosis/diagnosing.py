@@ -70,7 +70,7 @@ LEAST_LEAD: Final = 0.1
 """Share of the time by which the largest cause must exceed the next one for high confidence."""
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "application": ("application_write",),
+    "application": ("application_write", "application_ask"),
     "receiver": ("application_read", "receiver_host", "receive_window", "window_scaling"),
     "send_buffer": ("send_buffer",),
 }

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
 from weirlab.diagnosis.causes import (
+    APPLICATION_ASK,
     APPLICATION_WRITE,
     BOTTLENECK,
     CAUSES,
@@ -197,7 +198,7 @@ class Diagnosis:
     @property
     def lost_s(self) -> float:
         """How long the transfer was held up while it had something to send."""
-        idle = (APPLICATION_WRITE, UNKNOWN)
+        idle = (APPLICATION_WRITE, APPLICATION_ASK, UNKNOWN)
         return sum(finding.seconds for finding in self.findings if finding.cause not in idle)
 
     def of(self, who: Who) -> float:

@@ -121,6 +121,8 @@ class Timeline:
     """Unread data at the receiver."""
     cpu_wait: Floats
     """Share of the time that the receiving thread waited for a CPU."""
+    asked: Floats | None = None
+    """Share of each piece in which the sender's next data waits for data of the receiver (captures)."""
     queue_s: Floats | None = None
     """How long data waits on its way to the receiver; None if only round trips are known."""
     back_s: Floats | None = None
@@ -229,6 +231,8 @@ class TransferFacts:
     """The largest receive window before the timeline begins."""
     siblings: int = 0
     """Connections of the same test that send in the same direction at the same time."""
+    asks: int = 0
+    """How often the sender's data went on only after the receiver had sent some (captures)."""
     misplaced_sacks: int = 0
     """SACK blocks of the receiver that cover what was never sent (captures)."""
 

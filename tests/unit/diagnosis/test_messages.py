@@ -55,6 +55,30 @@ def test_a_window_of_one_huge_segment_is_not_full_with_a_small_request(
     assert diagnosis.share("receive_window") == 0
 
 
+@pytest.mark.parametrize(
+    ("asks_s", "thinks_s", "key"), [(3, 0.2, "application_ask"), (0.2, 3, "application_write")]
+)
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_a_client_that_asks_late_is_told_from_a_server_that_answers_late(
+    tmp_path: Path, place: float, asks_s: float, thinks_s: float, key: str
+) -> None:
+    talk = opened(20, place=place)
+    for _ in range(12):
+        talk.wait(1_000 * asks_s)
+        talk.a.send(300)
+        talk.wait(10)
+        talk.b.ack()
+        talk.wait(1_000 * thinks_s)
+        for _ in range(3):
+            talk.b.send(MSS)
+        talk.wait(20)
+        talk.a.ack()
+    diagnosis = diagnosed(talk, tmp_path, "b")
+    assert diagnosis.main.key == key
+    assert diagnosis.share(key) > 0.85
+    assert diagnosis.findings[0].confidence == "medium"
+
+
 @pytest.mark.parametrize("delay_ms", [70, 150, 400])
 def test_acks_that_a_timer_delays_are_neither_a_queue_nor_other_traffic(
     tmp_path: Path, delay_ms: int

@@ -86,6 +86,21 @@ def explain_writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, .
     return why, tuple(evidence)
 
 
+def _asking(view: TimelineView) -> Floats:
+    """Nothing to send, and what came next answered data of the receiver."""
+    asked = view.timeline.asked
+    return np.zeros(len(view.idle)) if asked is None else view.idle * asked
+
+
+def _asks(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+    asks, waited_s = view.facts.asks, view.share(part) * view.timeline.seconds
+    why = f"{plural(asks, 'time')}, for {seconds(waited_s / max(asks, 1))} on average"
+    _, reached = got_through(view, part)
+    if reached is not None:
+        why += f"; when it had more to send, {bit_rate(reached)} got through"
+    return why, ("what the receiver sends may be requests, or what else the sender's data answers",)
+
+
 def _held(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     # Each wait begins with a piece in which data had just been sent.
@@ -117,6 +132,7 @@ APPLICATION_RULES: Final = (
         {"sender": _BUFFER, "between": _BUFFER, "receiver": _BUFFER},
         (causes.APPLICATION_WRITE.key, causes.PACING.key, causes.UNKNOWN.key),
     ),
+    DiagnosisRule(causes.APPLICATION_ASK, _asking, _asks),
     DiagnosisRule(causes.APPLICATION_WRITE, lambda view: view.idle, explain_writing, {"kernel": "high"}),
 )
 
