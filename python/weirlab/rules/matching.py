@@ -246,6 +246,17 @@ def network(text: str) -> tuple[Range, int]:
     return (int(found.network_address) + offset, int(found.broadcast_address) + offset), found.version
 
 
+def networks(texts: Iterable[str]) -> Ranges:
+    """The addresses in all of ``texts``, each as in :func:`network`."""
+    return union(network(text)[0] for text in texts)
+
+
+def summary(ends: tuple[str, str]) -> list[str]:
+    """The networks that make up the addresses from the first to the last."""
+    first, last = (ipaddress.ip_address(address) for address in ends)
+    return [str(each) for each in ipaddress.summarize_address_range(first, last)]
+
+
 def address(value: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """The address that ``value`` in a range stands for."""
     if value <= ADDRESSES[4][1]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from weirlab.base.errors import InputError
 from weirlab.rules import matching
-from weirlab.rules.matching import Interface, Match, Ranges
+from weirlab.rules.matching import Interface, Match, Range, Ranges
 
 Family = Literal[4, 6]
 
@@ -19,6 +20,9 @@ SIDES: Final = ("inward", "outward")
 
 TCP_FLAGS: Final = matching.TCP_FLAGS["ack"] | matching.TCP_FLAGS["psh"]
 """Flags of every TCP segment of test traffic; none opens a connection."""
+
+_AS_NETWORK: Final = 4
+"""From this many addresses up, the first and last stay unused: they may be network and broadcast address."""
 
 _WHOLE: Final = {
     "source": (0, matching.ADDRESSES[6][1]),
@@ -69,6 +73,39 @@ def reversed_packets(some: PacketSet, state: str) -> PacketSet:
         inward=some.outward,
         outward=some.inward,
     )
+
+
+def with_ports(packets: PacketSet, ports: Range) -> PacketSet:
+    """``packets`` with these ports; both sides of a call use the same ones."""
+    return replace(packets, source_port=(ports,), destination_port=(ports,))
+
+
+def host_ranges(source: Ranges, destination: Ranges, most: int) -> tuple[Range, Range]:
+    """A range of each, of at most so many addresses, without common ones."""
+    first, second = _hosts(widest(source)), _hosts(widest(destination))
+    if first[1] < second[0] or second[1] < first[0]:
+        return _first(first, most), _first(second, most)
+    low, high = max(first[0], second[0]), min(first[1], second[1])
+    if low == high:
+        raise InputError(
+            f"the rule only matches packets from {matching.address(low)} to itself: no test traffic can match"
+        )
+    middle = (low + high) // 2
+    return _first((low, middle), most), _first((middle + 1, high), most)
+
+
+def widest(ranges: Ranges) -> Range:
+    """The range with most values."""
+    return max(ranges, key=lambda each: each[1] - each[0])
+
+
+def _hosts(addresses: Range) -> Range:
+    first, last = addresses
+    return (first + 1, last - 1) if last - first + 1 >= _AS_NETWORK else addresses
+
+
+def _first(addresses: Range, most: int) -> Range:
+    return addresses[0], min(addresses[1], addresses[0] + most - 1)
 
 
 def taken(some: PacketSet, rule: Match) -> PacketSet | None:

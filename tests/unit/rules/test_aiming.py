@@ -229,13 +229,6 @@ def test_a_ruleset_that_accepts_no_test_traffic_is_refused_with_the_reason_of_ea
     assert "it ends at the policy of FORWARD" in str(no.value)
 
 
-def test_rules_that_accept_the_benchmarking_ranges_are_met_as_before() -> None:
-    text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -j ACCEPT\nCOMMIT\n"
-    found = next(candidates(iptables_path(text), "my.rules", None, Flows()))
-    assert found.endpoints is None
-    assert (found.inward, found.outward) == ("in0", "out0")
-
-
 def test_a_rule_that_may_or_may_not_match_is_told() -> None:
     text = (
         "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m string --string x --algo bm -j DROP\n"
@@ -258,16 +251,6 @@ def test_flows_keep_to_the_rule_and_are_all_different(branch: Callable[[str | No
             map(bytes, found.src_ip), map(bytes, found.dst_ip), found.src_port, found.dst_port, strict=True
         )
         assert len(set(keys)) == 1000
-
-
-def test_more_flows_than_a_rule_has_room_for_are_refused() -> None:
-    text = (
-        "*filter\n:FORWARD DROP [0:0]\n"
-        "-A FORWARD -s 10.0.0.1/32 -d 10.0.0.2/32 -p udp --sport 7 --dport 53 -j ACCEPT\nCOMMIT\n"
-    )
-    endpoints = next(candidates(iptables_path(text), "my.rules", None, Flows())).endpoints
-    with pytest.raises(InputError, match="room for only 1 different"):
-        table(Flows(count=2), endpoints=endpoints)
 
 
 def test_a_large_ruleset_is_walked_in_no_time() -> None:
@@ -411,9 +394,3 @@ def test_packets_that_are_not_tracked_match_no_rule_for_new_connections() -> Non
     assert target(path, "2").endpoints is not None
     with pytest.raises(InputError, match=r"FORWARD rule 1 .* is not reached"):
         target(path, "1")
-
-
-def test_rules_without_a_chain_for_forwarded_packets_are_refused_in_a_sentence(nft: NftPath) -> None:
-    text = "table inet f {\n chain i {\n  type filter hook input priority 0; policy drop;\n }\n}\n"
-    with pytest.raises(InputError, match="these rules have no chain for forwarded packets"):
-        target(nft(text))

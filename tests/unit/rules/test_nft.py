@@ -306,18 +306,6 @@ def test_other_objects_of_a_table_do_not_end_it(objects: str, nft: NftPath) -> N
     assert [rule.verdict for rule in rules.forward.rules] == ["accept"]
 
 
-def test_priorities_of_any_family_are_read_and_families_are_kept_apart(nft: NftPath) -> None:
-    text = (
-        "table bridge b {\n chain p { type filter hook output priority out; }\n}\n"
-        "table ip6 f {\n chain c { type filter hook forward priority security - 7; policy drop; }\n}\n"
-        + forward("accept").replace("priority filter", "priority filter + 3")
-        + "table ip r {\n chain c { type filter hook prerouting priority raw; }\n}\n"
-        "table ip z {\n flags dormant;\n chain c { type filter hook forward priority 0; policy drop; }\n}\n"
-    )
-    found = [(ruleset.table, ruleset.families, ruleset.priority) for ruleset in nft(text)]
-    assert found == [("ip r", (4,), -300), ("inet f", (4, 6), 3), ("ip6 f", (6,), 43)]
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

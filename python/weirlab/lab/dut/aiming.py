@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -15,7 +14,7 @@ from weirlab.rules import Aim, Ruleset, accepted, aim, aims, matching
 from weirlab.rules.aiming import Wish, between_any, connecting
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text, unmet_known
-from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
+from weirlab.rules.packets import FIELDS, PacketSet, host_ranges, reversed_packets, widest, with_ports
 from weirlab.rules.passing import VerdictPlace
 from weirlab.rules.walking import NO_CHAIN
 from weirlab.traffic.calls.addresses import FIRST_RTP_PORT, LAST_RTP_PORT
@@ -49,9 +48,6 @@ COMPARED: Final = "rules_compared"
 MATCHED: Final = "rule_matched"
 """Counters of a device with the user's rules: packets, their comparisons with rules, and those that met their
 verdict at the rule that they were to meet."""
-
-_AS_NETWORK: Final = 4
-"""From this many addresses up, the first and last stay unused: they may be network and broadcast address."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,9 @@ def same_packets(path: Sequence[Ruleset], source: str, like: RuleTraffic) -> Rul
     some of them if rules of ``path`` decide differently. Raises ``InputError`` if none pass."""
     packets, ends = _usual(like.l4, like.ip), like.endpoints
     if ends is not None:
-        senders, receivers = (_ranges(("-".join(each),)) for each in (ends.source, ends.destination))
+        senders, receivers = (
+            matching.networks(("-".join(each),)) for each in (ends.source, ends.destination)
+        )
         packets = _packets(like.l4, senders, receivers, ends.source_port, ends.destination_port)
     packets = replace(packets, inward=(like.inward,), outward=(like.outward,))
     found = accepted(path, packets, f"packets that the other rules accept ({like.sent})", source)
@@ -256,15 +254,9 @@ def networks(endpoints: FlowEndpoints | None, *, translates: bool) -> tuple[Sequ
     senders: Sequence[str] = wiring.SENDERS
     receivers: Sequence[str] = wiring.RECEIVERS
     if endpoints is not None:
-        senders, receivers = _networks(endpoints.source), _networks(endpoints.destination)
+        senders, receivers = (matching.summary(each) for each in (endpoints.source, endpoints.destination))
     # Rules that translate may send packets on to any address.
     return senders, [*receivers, *wiring.ANYWHERE] if translates else receivers
-
-
-def _networks(addresses: tuple[str, str]) -> list[str]:
-    """Those that make up the addresses from the first to the last."""
-    first, last = (ipaddress.ip_address(address) for address in addresses)
-    return [str(each) for each in ipaddress.summarize_address_range(first, last)]
 
 
 def families_of(path: Sequence[Ruleset]) -> tuple[Ip, ...]:
@@ -284,7 +276,7 @@ def _for_calls(
     streams, *others = _call_ports(calls)
     back_too = calls.directions == "both"
     possible, usual = (
-        _with_ports(packets, streams[1]) for packets in (_possible("udp", ip), _usual("udp", ip))
+        with_ports(packets, streams[1]) for packets in (_possible("udp", ip), _usual("udp", ip))
     )
     if calls.directions == "back":
         raise InputError(
@@ -296,7 +288,7 @@ def _for_calls(
         raise InputError(f"{source}: {found.place} ({text(found.place)}) drops packets: no call gets through")
     some = found.packets
     for what, ports in [streams, *others]:
-        there = accepted(path, _with_ports(some, ports), f"{what} from the callers", source).packets
+        there = accepted(path, with_ports(some, ports), f"{what} from the callers", source).packets
         if back_too:
             answer = reversed_packets(there, "ESTABLISHED")
             here = accepted(path, answer, f"{what} from those called", source).packets
@@ -320,8 +312,8 @@ def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
 
 def _described(found: Aim, remark: str = "") -> RuleTraffic:
     packets = found.packets
-    sources, destinations = _apart(packets.source, packets.destination)
-    from_ports, to_ports = _widest(packets.source_port), _widest(packets.destination_port)
+    sources, destinations = host_ranges(packets.source, packets.destination, HOSTS)
+    from_ports, to_ports = widest(packets.source_port), widest(packets.destination_port)
     l4: Layer4 = "tcp" if packets.protocol == ((_PROTOCOLS["tcp"],) * 2,) else "udp"
     ip = packets.family
     usual = _usual(l4, ip)
@@ -362,14 +354,16 @@ def _doubt(found: Aim) -> str:
 
 
 def _possible(l4: Layer4, ip: Ip) -> PacketSet:
-    own = _ranges(_LAB[ip])
-    addresses = matching.intersection(_ranges(_UNICAST[ip]), matching.complement(own, matching.ADDRESSES[ip]))
+    own = matching.networks(_LAB[ip])
+    addresses = matching.intersection(
+        matching.networks(_UNICAST[ip]), matching.complement(own, matching.ADDRESSES[ip])
+    )
     assert addresses is not None
     return _packets(l4, addresses, addresses, _ANY_PORT, _ANY_PORT)
 
 
 def _usual(l4: Layer4, ip: Ip) -> PacketSet:
-    source, destination = (_ranges((text,)) for text in _USUAL[ip])
+    source, destination = (matching.networks((text,)) for text in _USUAL[ip])
     return _packets(
         l4, source, destination, (FIRST_SOURCE_PORT, _ANY_PORT[1]), (DESTINATION_PORT, DESTINATION_PORT)
     )
@@ -390,42 +384,6 @@ def _packets(
         inward=(wiring.IN0.name,),
         outward=(wiring.OUT0.name,),
     )
-
-
-def _with_ports(packets: PacketSet, ports: Range) -> PacketSet:
-    """``packets`` with these ports; both sides of a call use the same ones."""
-    return replace(packets, source_port=(ports,), destination_port=(ports,))
-
-
-def _ranges(texts: Sequence[str]) -> Ranges:
-    return matching.union(matching.network(text)[0] for text in texts)
-
-
-def _apart(source: Ranges, destination: Ranges) -> tuple[Range, Range]:
-    """A range of each, at most as wide as the default ones, without common addresses."""
-    first, second = _hosts(_widest(source)), _hosts(_widest(destination))
-    if first[1] < second[0] or second[1] < first[0]:
-        return _first_hosts(first), _first_hosts(second)
-    low, high = max(first[0], second[0]), min(first[1], second[1])
-    if low == high:
-        raise InputError(
-            f"the rule only matches packets from {matching.address(low)} to itself: no test traffic can match"
-        )
-    middle = (low + high) // 2
-    return _first_hosts((low, middle)), _first_hosts((middle + 1, high))
-
-
-def _widest(ranges: Ranges) -> Range:
-    return max(ranges, key=lambda each: each[1] - each[0])
-
-
-def _hosts(addresses: Range) -> Range:
-    first, last = addresses
-    return (first + 1, last - 1) if last - first + 1 >= _AS_NETWORK else addresses
-
-
-def _first_hosts(addresses: Range) -> Range:
-    return addresses[0], min(addresses[1], addresses[0] + HOSTS - 1)
 
 
 def _addresses(span: Range) -> tuple[str, str]:
