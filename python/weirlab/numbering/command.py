@@ -105,12 +105,12 @@ def route(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    from weirlab.numbering.plan.values import DIALLED
+    from weirlab.numbering.plan.values import spelling
     from weirlab.numbering.routing import wording
     from weirlab.numbering.routing.calls import calls
 
     with Session(ctx, as_json=json) as session:
-        if not DIALLED.fullmatch(number):
+        if spelling(number) is None:
             raise InputError(f"{number!r} is not a number; give the digits as dialled, e.g. +420224355289")
         network = network_of(plan, day)
         ways = [*islice(calls(network, number, caller), wording.MOST_WAYS)]

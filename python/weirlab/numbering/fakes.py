@@ -10,7 +10,7 @@ from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Final, Self
 
-from weirlab.numbering.configs.sipp import BYTES, PAYLOADS
+from weirlab.numbering.configs.sipp import BYTES, NO_CALL, PAYLOADS
 from weirlab.numbering.lab import engines
 from weirlab.numbering.lab.device import PassageRow, Total, passed
 from weirlab.numbering.lab.endpoints import CallFailure
@@ -22,7 +22,7 @@ from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.routing.wording import CallRoute
+from weirlab.numbering.routing.wording import CallRoute, without_call
 
 
 class FakePassage:
@@ -139,11 +139,12 @@ class FakeLab:
         every = [*calls(self.network, number, name, meanwhile)]
         ways = [way for way in every if how == "486" or down not in way.engines]
         way = next((way for way in ways if way.end.good), ways[0])
+        way = without_call(way) if answer == NO_CALL else way
         for step in way.steps:
             if step.what in ("prefix", "record"):
                 by = "static" if step.what == "prefix" else step.facts["tree"]
                 self._logs[step.engine] += f" 5(77) NOTICE: <script>: ROUTE num={number} via={by} target=x\n"
-        passed = self._astray.get(number, way.engines)
+        passed = way.engines if answer == NO_CALL else self._astray.get(number, way.engines)
         frames = [*self._before(every[0], number, way), *self._questions(way)]
         status = (
             f"{how} Busy" if down and how == "486" else f"{way.answer} {'OK' if way.end.good else 'Refused'}"

@@ -328,8 +328,8 @@ def test_a_gateway_rewrites_a_number_once_in_every_context() -> None:
     plan = made(net)["gw/extensions.conf"]
     contexts = {each.partition("]")[0]: each for each in plan.split("\n[")[1:]}
     assert "from-h323-of-one" in contexts
-    rewriting = [name for name, text in contexts.items() if "Goto(" in text and name.startswith("from-")]
-    assert rewriting == ["from-sip", "from-h323", "from-h323-of-one"]
+    rewriting = [name for name, text in contexts.items() if "Goto(" in text and name.startswith("dialled-")]
+    assert rewriting == ["dialled-sip", "dialled-h323", "dialled-h323-of-one"]
     for name in rewriting:
         (onward,) = set(re.findall(r",1,Goto\(([\w-]+),", contexts[name]))
         assert "{EXTEN:2}" not in contexts[onward]
@@ -342,7 +342,6 @@ route[COUNT] {
   $var(organisation) = "";
   if (src_ip == 192.0.2.1) { $var(organisation) = "one"; $var(most) = 3; }  # phone, plan.yaml:6
   if ($var(organisation) == "") return;
-  dlg_manage();
 """
 
 
@@ -350,11 +349,10 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
     limited = made(network(("  one: {title: One}", "  one: {title: One, most_calls: 3}")))
     text = limited["core/kamailio.cfg"]
     assert COUNTED in text
-    assert 'loadmodule "dialog.so"\nmodparam("dialog", "profiles_with_value", "calls")\n' in text
+    assert 'modparam("dialog", "profiles_with_value", "calls")\n' in text
     # What is barred is refused without being counted, and what is counted is routed.
-    assert "  route(BARRED);\n  route(COUNT);\n  route(PREFIXES);\n" in text
+    assert "  route(BARRED);\n  dlg_manage();\n  route(COUNT);\n  route(PREFIXES);\n" in text
     unlimited = made(network())["core/kamailio.cfg"]
-    assert "dialog" not in unlimited
     assert "COUNT" not in unlimited
 
 

@@ -42,7 +42,7 @@ def test_a_line_waits_for_no_digit_after_an_emergency_number() -> None:
     """At a pattern with "!", chan_mgcp takes the number as complete."""
     numbers = [each.partition(",")[0] for each in context("from-mgcp") if each.startswith("exten")]
     assert numbers == ["exten => _112!", "exten => 150"]
-    assert "exten => 112,1,Goto(routes-sip,+420112,1)" in context("from-sip")
+    assert "exten => 112,1,Goto(routes-sip,+420112,1)" in context("dialled-sip")
     for dialled, number in (("112", "+420112"), ("1125", "+420112"), ("1505", "+1505")):
         assert next(calls(NETWORK, dialled)).legs[-1].facts["number"] == number
     assert next(calls(NETWORK, "1125", "hall")).legs[-1].facts["number"] == "+1125"

@@ -16,8 +16,8 @@ REFUSED = "refused"
 ROUTES: Final = "routes-{}"
 """The dial-plan context in which numbers that arrive by a protocol are routed, once they are rewritten."""
 
-_NOWHERE, _REJECTED, _FULL = 1, 21, 34
-"""Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
+_NOWHERE, _REJECTED, INCOMPLETE, _FULL = 1, 21, 28, 34
+"""Causes (Q.850): unallocated number, rejected, invalid number, no circuit; 404, 403, 484, 503 in SIP."""
 
 WAIT = " same => n,Wait(2)"
 """chan_ooh323 sends cause 111 instead of any other before it has sent Call Proceeding."""
@@ -30,6 +30,31 @@ def patterns(begin: str, arriving: Protocol) -> list[str]:
     makes Asterisk wait for further digits, but it stands for one at least.
     """
     return [begin, f"{begin}."] if arriving == "mgcp" else [f"{begin}!"]
+
+
+_SEPARATORS: Final = "\\x28\\x29\\x2d\\x2e\\x20"
+
+
+def entering(context: str, arriving: Protocol) -> Iterator[str]:
+    """The context where calls begin, and the head of the one where they go on.
+
+    The number gets the one spelling that patterns are made for: digits, behind a + in SIP. A line dials them.
+    """
+    yield f"[{context}]"
+    if arriving == "mgcp":
+        return
+    onward = f"dialled{context.removeprefix('from')}"
+    plus = '${IF($["${EXTEN:0:1}" = "+"]?+)}' if arriving == "sip" else ""
+    begin, waits = ("[+0-9]", []) if arriving == "sip" else ("X", [WAIT])
+    kept = f"${{FILTER(0-9{_SEPARATORS},${{EXTEN:1}})}}"
+    yield f"exten => _{begin}!,1,Set(number={plus}${{FILTER(0-9,${{EXTEN}})}})"
+    yield f" same => n,GotoIf($[${{LEN(${{EXTEN:1}})}} != ${{LEN({kept})}}]?wrong)"
+    yield f" same => n,GotoIf(${{DIALPLAN_EXISTS({onward},${{number}},1)}}?{onward},${{number}},1)"
+    yield from waits
+    yield f" same => n,Hangup({_NOWHERE})"
+    yield from (line.replace("n,", "n(wrong),") for line in waits)
+    yield f" same => n{'' if waits else '(wrong)'},Hangup({INCOMPLETE})"
+    yield f"[{onward}]"
 
 
 def permissions(network: PlanNetwork, name: str, caller: Engine) -> dict[str, bool]:
@@ -81,7 +106,7 @@ def is_closed(network: PlanNetwork, name: str) -> bool:
     return network.admitted(network.plan.engines[name]) is not None
 
 
-MODULES = ("func_groupcount", "func_dialplan")
+MODULES = ("func_groupcount",)
 """Modules that the contexts of organisations need."""
 
 
@@ -109,7 +134,7 @@ def contexts(
         told.add(own)
         yield f"; {parts.place(network, 'organisations', caller.organisation or '')}"
         ruling, routing = f"rules{own.removeprefix('from')}", ROUTES.format(arriving)
-        yield f"[{own}]"
+        yield from entering(own, arriving)
         yield from rewriting(ruling)
         yield f"include => {ruling}\n[{ruling}]"
         rules = {"": False, **(permissions(network, name, caller) or {"": True})}
@@ -149,9 +174,15 @@ def _passing(
     yield f" same => n,Hangup({_FULL})"
 
 
-def nowhere() -> Iterator[str]:
-    """The end of H.323 calls that no route fits; without it, Asterisk clears them like answered calls."""
-    yield f"exten => i,1,Wait(2)\n same => n,Hangup({_NOWHERE})"
+def nowhere(arriving: Protocol) -> Iterator[str]:
+    """The end of calls that no route fits once a rule has changed them.
+
+    Without it, Asterisk declines them in SIP, and clears them in H.323 like answered calls.
+    """
+    if arriving == "sip":
+        yield f"exten => i,1,Hangup({_NOWHERE})"
+    elif arriving == "h323":
+        yield f"exten => i,1,Wait(2)\n same => n,Hangup({_NOWHERE})"
 
 
 def refusing() -> Iterator[str]:
@@ -168,7 +199,6 @@ CALL = "  route(COUNT);\n"
 
 _COUNT = """\
   if ($var(organisation) == "") return;
-  dlg_manage();
   # The call counts before it is compared, so that two at the same time are never one too many.
   set_dlg_profile("calls", "$var(organisation)");
   if (get_profile_size("calls", "$var(organisation)", "$var(calls)") && $var(calls) > $var(most)) {
@@ -188,7 +218,6 @@ def counts(network: PlanNetwork, name: str) -> bool:
 
 def modules() -> Iterator[str]:
     """Modules of the script. A call counts from its INVITE to its BYE, or to its refusal."""
-    yield 'loadmodule "dialog.so"'
     yield 'modparam("dialog", "profiles_with_value", "calls")'
 
 

@@ -18,7 +18,7 @@ MODULES = (
     "res_pjsip_rfc3326", "res_rtp_asterisk", "res_pjsip_pubsub", "chan_pjsip", "chan_ooh323", "chan_mgcp",
     "codec_alaw", "codec_ulaw", "codec_gsm", "format_wav", "bridge_simple", "bridge_native_rtp", "pbx_config",
     "app_dial", "app_echo", "app_playback", "app_verbose", "func_callerid", "func_logic", "func_enum",
-    "func_channel",
+    "func_channel", "func_dialplan", "func_strings",
 )  # fmt: skip
 
 LOG: Final = "messages.log"
@@ -27,8 +27,6 @@ LOG: Final = "messages.log"
 CALL_AGENT_PORT: Final = 2727
 """Port of an MGCP call agent (RFC 3435, 3.6)."""
 
-_INCOMPLETE: Final = 28
-"""Cause (Q.850): invalid number format; 484 in SIP."""
 _BUSY_TONE_S: Final = 60
 """Of a line whose caller does not hang up."""
 _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
@@ -87,6 +85,7 @@ def _pjsip(network: PlanNetwork, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
     # A target that does not answer is given up after 6.4 s, 64 times T1, and the next one is tried.
     yield "[system]\ntype=system\ntimer_t1=100\ntimer_b=6400"
+    yield "; Of a number, parameters do not count.\n[global]\ntype=global\nignore_uri_user_options=yes"
     yield f"[udp]\ntype=transport\nprotocol=udp\nbind={parts.address(network, name)}:{engine.port('sip')}"
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
     for other, peer in network.plan.engines.items():
@@ -148,10 +147,12 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
         # A SIP caller's number has its +, those of H.323 and MGCP are digits.
         plus = "+" if arriving == "sip" else ""
         routing = admission.ROUTES.format(arriving)
-        yield f"[from-{arriving}]"
+        yield from admission.entering(f"from-{arriving}", arriving)
         yield from _rewriting(network, name, plus, arriving, routing)
         # Apart, so that a number is rewritten once. Extensions here take precedence over included ones.
         yield f"include => {routing}\n[{routing}]"
+        if plus:
+            yield f"exten => _+0!,1,Hangup({admission.INCOMPLETE})"
         for index, route in parts.routes(network, name, arriving):
             yield f"; {parts.place(network, 'routes', index)}"
             pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
@@ -165,8 +166,7 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
                     yield f" same => n,GotoIf({_FAILED}?done)"
                     yield f" same => n,{dial}"
                 yield from _ending(arriving)
-        if arriving == "h323":
-            yield from admission.nowhere()
+        yield from admission.nowhere(arriving)
         rewriting = partial(_rewriting, network, name, plus, arriving)
         yield from admission.contexts(network, name, arriving, plus, rewriting)
     if admission.is_closed(network, name):
@@ -192,7 +192,7 @@ def _incomplete(route: PlanRoute, plus: int) -> Iterator[str]:
     """Lines that end a call of which stripping leaves no digits."""
     if route.strip and not route.prepend.removeprefix("+"):
         yield f' same => n,GotoIf($["${{EXTEN:{plus + route.strip}}}" != ""]?left)'
-        yield f" same => n,Hangup({_INCOMPLETE})"
+        yield f" same => n,Hangup({admission.INCOMPLETE})"
 
 
 def _dial(network: PlanNetwork, engine: Engine, target: str, route: PlanRoute, plus: int, index: int) -> str:
@@ -240,4 +240,4 @@ def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol, o
             if new or pattern.endswith((".", "!")):
                 yield f"exten => _{pattern},1,Goto({onward},{new}${{EXTEN:{len(goes)}}},1)"
     if plus:
-        yield f"exten => _X!,1,Hangup({_INCOMPLETE})"
+        yield f"exten => _X!,1,Hangup({admission.INCOMPLETE})"

@@ -9,7 +9,7 @@ from weirlab.numbering.routing import PlanNetwork, profiles
 
 MODULES = (
     "tm", "tmx", "sl", "rr", "pv", "maxfwd", "textops", "siputils", "xlog", "enum", "ipops", "db_text",
-    "mtree", "jsonrpcs", "ctl",
+    "mtree", "jsonrpcs", "ctl", "dialog",
 )  # fmt: skip
 
 BEGIN = """\
@@ -17,20 +17,59 @@ request_route {
   if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
   if (is_method("CANCEL")) { if (t_check_trans()) t_relay(); exit; }
   if (is_method("OPTIONS") && $rU == $null) { sl_send_reply("200", "OK"); exit; }
-  if (has_totag()) {
-    if (loose_route()) { t_relay(); }
-    else if (is_method("ACK")) { if (t_check_trans()) t_relay(); }
-    else { sl_send_reply("404", "Not Here"); }
-    exit;
-  }
+  if (has_totag()) { route(DIALOG); exit; }
   t_check_trans();
   if (!is_method("INVITE")) { sl_send_reply("405", "Method Not Allowed"); exit; }
   record_route();
-  $var(num) = $rU;
+  # Only the plan says where a call goes.
+  remove_hf("Route");
   route(ADMIT);
+  route(NUMBER);
+  if ($var(number) == "") { sl_send_reply("484", "Address Incomplete"); exit; }
+  $var(num) = $var(number);
+  $ru = "sip:" + $var(number) + "@SOCKET";
   route(REWRITE);
-  if (!($rU =~ "^\\+[0-9]")) { sl_send_reply("484", "Address Incomplete"); exit; }
+  if (!($rU =~ "^\\+[1-9][0-9]*$")) { sl_send_reply("484", "Address Incomplete"); exit; }
   route(BARRED);
+  dlg_manage();
+"""
+
+NUMBER = """\
+# The number in the one spelling that is compared and passed on: without escapes (RFC 3261, 19.1.4),
+# separators and parameters (RFC 3966). It is empty for other text.
+route[NUMBER] {
+  $var(text) = "";
+  $var(text) = $(rU{s.select,0,;}{s.unescape.user});
+  $var(number) = "";
+  if ($var(text) =~ "^\\+?[0-9(). -]*[0-9][0-9(). -]*$")
+    $var(number) = $(var(text){s.rm,-}{s.rm,.}{s.rm,(}{s.rm,)}{s.rmws});
+}
+
+# Requests within a call: only of a call that began here (by Call-ID and tags), and no call to another number.
+route[DIALOG] {
+  if (!is_method("ACK")) t_check_trans();
+  if (!is_known_dlg()) {
+    if (is_method("ACK")) { if (t_check_trans()) t_relay(); exit; }
+    xlog("L_NOTICE", "REJECTED num=$rU without a call, from $si\\n");
+    sl_send_reply("481", "Call Does Not Exist");
+    exit;
+  }
+  if (!loose_route()) {
+    if (is_method("ACK")) { if (t_check_trans()) t_relay(); }
+    else sl_send_reply("404", "Not Here");
+    exit;
+  }
+  $var(uri) = $ru;
+  if (is_method("INVITE") && $ft == $dlg(from_tag) && $var(uri) != $dlg(to_contact)) {
+    route(NUMBER);
+    if ($var(number) != "") $rU = $var(number);
+    route(REWRITE);
+    if ($rU =~ "^\\+[1-9]") route(BARRED);
+    $ru = $var(uri);
+  }
+  t_relay();
+}
+
 """
 
 END = """\
@@ -166,6 +205,8 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
         if tables or module not in ("db_text", "mtree"):
             yield f'loadmodule "{module}.so"'
     counted = admission.counts(network, name)
+    yield "# 2: by Call-ID and tags, not by what a Route header says."
+    yield 'modparam("dialog", "dlg_match_mode", 2)'
     if counted:
         yield from admission.modules()
     yield f'modparam("ctl", "binrpc", "unix:{root}/ctl")'
@@ -187,7 +228,8 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     calls += AFTER_TREES if "after" in tables else ""
     forwarded = FORWARDED if parts.forwards(network) else ""
     begun = (admission.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
-    yield BEGIN + begun + calls + END
+    yield BEGIN.replace("SOCKET", socket) + begun + calls + END
+    yield NUMBER.rstrip("\n") + "\n"
     yield from _admission(network, name)
     yield from _rewriting(network, name)
     yield from _permissions(network, name)

@@ -79,6 +79,11 @@ REFUSED: Final = '<recv response="CODE" rtd="true"/>\n' + _request(
 CLASSES: Final = '<ResponseTimeRepartition value="5, 10, 20, 50, 100, 200, 500, 1000"/>'
 """Of set-up times, in ms."""
 
+NO_CALL: Final = 481
+"""Call/Transaction Does Not Exist (RFC 3261, 12.2.2)."""
+NO_CALL_TAG: Final = "weir-no-call"
+"""Of a request that only claims to belong to a call."""
+
 CALLER_END: Final = f"{CLASSES}\n</scenario>\n"
 
 OFFERED: Final = """\
@@ -191,8 +196,25 @@ def over(engine: Engine) -> tuple[str, ...]:
 
 
 def caller(network: PlanNetwork, name: str, answer: int) -> str:
-    """The scenario of an endpoint that calls, and expects ``answer``."""
-    body = INVITE.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
+    """The scenario of an endpoint that calls, and expects ``answer``.
+
+    481 is the answer to a request of no call: such a request would have the engine pass it on to another one.
+    """
+    invite = INVITE
+    if answer == NO_CALL:
+        home = network.plan.engines[name].home or name
+        called = (
+            n for n, each in network.plan.engines.items() if each.kind == "endpoint" and "sip" in each.speaks
+        )
+        other = parts.sip_uri(network, [home, *(each for each in called if each != name)][-1])
+        to_home, to_other = (
+            "[service]@[remote_ip]:[remote_port] SIP",
+            f"[service]@{other.removeprefix('sip:')} SIP",
+        )
+        invite = invite.replace(to_home, to_other)
+        to = "To: <sip:[service]@[remote_ip]>"
+        invite = invite.replace(to, f"{to};tag={NO_CALL_TAG}\nRoute: <sip:[remote_ip]:[remote_port];lr>")
+    body = invite.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
     body += ANSWERED if answer == 200 else REFUSED.replace("CODE", str(answer))
     head = _head(network, name, f"{name} calls, and is answered {answer}")
     transport = _transport(network.plan.engines[name])

@@ -9,6 +9,7 @@ import ipaddress
 import re
 from datetime import date
 from typing import Annotated, Final, Literal
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -21,6 +22,27 @@ MOST_SHORT_DIGITS: Final = 6
 NUMBER: Final = re.compile(r"\+[0-9]+")
 PREFIX: Final = re.compile(r"\+[0-9]*")
 DIALLED: Final = re.compile(r"\+?[0-9]+")
+
+
+_SPELT: Final = re.compile(r"\+?[0-9(). -]+")
+_SEPARATORS: Final = str.maketrans("", "", "(). -")
+
+
+def spelling(text: str) -> str | None:
+    """The number that a SIP or tel URI, or its user part, names, in the one spelling that is compared.
+
+    Escapes are decoded once (RFC 3261, 19.1.4), separators are for people (RFC 3966, 5.1.1), and parameters
+    do not count: a local number is one of the engine that gets it. None for what is not a number.
+
+    >>> spelling("+4%320-(224) 355.289;ext=1")
+    '+420224355289'
+    """
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme.lower() in ("sip", "sips", "tel"):
+        text = rest.partition("@")[0]
+    number = unquote(text.partition(";")[0])
+    found = number.translate(_SEPARATORS) if _SPELT.fullmatch(number) else ""
+    return found if DIALLED.fullmatch(found) else None
 
 
 def is_number(text: str) -> bool:

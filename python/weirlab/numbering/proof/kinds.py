@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
-from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
+from weirlab.numbering.plan.values import MOST_SHORT_DIGITS, spelling
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import uri_of
@@ -27,6 +27,7 @@ _ENDS: Final = {
     "no digits": "no digits left (484)",
     "no codec": "no common codec (488)",
     "loop": "loop (482)",
+    "no dialog": "request that belongs to no call (481)",
     "too many calls": "call limit (503)",
 }
 
@@ -44,13 +45,16 @@ def _all(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall]) 
         yield from _failing(network, planned)
         return
     for step, following in pairwise((*planned.way.steps, None)):
-        if step is not None:
+        if step is not None and planned.way.end.kind != "no dialog":
             yield from _of_step(network, step)
             if step.what == "no entry" and following is not None and following.what in ("no entry", "tree"):
                 yield "tree without an entry: the next one is asked"
     end = planned.way.end
     if end.kind in _ENDS:
         by = network.plan.engines[end.engine].kind
+        number = planned.test.number
+        if number != spelling(number):
+            yield "number in another spelling"
         yield _ENDS[end.kind] + (f" by a {by}" if end.kind in _RULES and by != "proxy" else "")
     elif end.kind == "answered":
         yield from _of_ends(network, planned)

@@ -97,11 +97,9 @@ def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
     if not network.admits(engine, organisation):
         yield arrival.end("not admitted", network.admission(arrival.engine), organisation=organisation)
         return
-    arrival = _rewritten(network, arrival)
+    arrival = _rewritten(network, arrival._replace(number=profiles.number_of(arrival.number)))
     digits = arrival.number.removeprefix("+")
-    # H.323 and MGCP carry digits alone: none of them says whether the number is international.
-    is_plain = digits == arrival.number and arrival.arriving == "sip"
-    if is_plain or not (digits[:1].isdigit() or digits[:1] == TAIL):
+    if not profiles.can_be_routed(arrival.number, arrival.arriving):
         yield arrival.end("no number", number=arrival.number)
         return
     if engine.kind == "gateway":

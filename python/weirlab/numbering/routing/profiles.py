@@ -22,7 +22,7 @@ from weirlab.numbering.plan.model import (
     Rewrite,
     ServicePoint,
 )
-from weirlab.numbering.plan.values import MOST_DIGITS, Protocol, Transport, is_address
+from weirlab.numbering.plan.values import DIALLED, MOST_DIGITS, Protocol, Transport, is_address, spelling
 from weirlab.scenario.document import Location
 
 SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
@@ -296,6 +296,21 @@ def record_limit(engine: Engine, entry: EnumEntry, record: Naptr) -> str:
     if substitution.replacement.lower().startswith("sips:"):
         return "sips: needs TLS, and proxies here speak UDP and TCP; write sip:"
     return ""
+
+
+def number_of(text: str) -> str:
+    """What an engine compares and passes on of the number that it gets: one spelling of it."""
+    return text if DIALLED.fullmatch(text) or TAIL in text else spelling(text) or text
+
+
+def can_be_routed(number: str, arriving: Protocol) -> bool:
+    """Is this a number that an engine routes?
+
+    H.323 and MGCP carry digits alone: none of them says whether the number is international. SIP does, and no
+    country code begins with 0 (ITU-T E.164).
+    """
+    begin = r"\+[1-9" if arriving == "sip" else r"\+?[0-9"
+    return re.fullmatch(rf"{begin}{TAIL}][0-9{TAIL}]*", number) is not None
 
 
 def falls_back(engine: Engine, answer: int) -> bool:

@@ -22,13 +22,13 @@ What = Literal[
 
 EndKind = Literal[
     "answered", "external", "no route", "loop", "not admitted", "barred", "no protocol", "no codec",
-    "no address", "no number", "no digits", "too many calls",
+    "no address", "no number", "no digits", "too many calls", "no dialog",
 ]  # fmt: skip
 
 ANSWERS: Final[Mapping[EndKind, int]] = {
     "answered": 200, "external": 200, "no route": 404, "loop": 482, "not admitted": 403, "barred": 403,
     "no protocol": 503, "no codec": 488, "no address": 503, "no number": 484, "no digits": 484,
-    "too many calls": 503,
+    "too many calls": 503, "no dialog": 481,
 }  # fmt: skip
 """The final answer to a SIP caller (RFC 3261, 21)."""
 
@@ -105,6 +105,12 @@ class CallRoute(NamedTuple):
     def answer(self) -> int:
         """The final answer in SIP."""
         return ANSWERS[self.end.kind]
+
+
+def without_call(way: CallRoute) -> CallRoute:
+    """The way of a request that claims to belong to a call, which the first engine does not know."""
+    leg = way.legs[0]
+    return CallRoute(way.steps[: way.steps.index(leg) + 1], RouteEnd("no dialog", str(leg.facts["to"])))
 
 
 MOST_WAYS: Final = 8
@@ -221,8 +227,12 @@ def end(each: RouteEnd) -> str:
             )
         case "no address":
             return f"{facts['host']} has neither an SRV record nor an address in the plan"
+        case "no dialog":
+            return f"{each.engine} knows no call to which the request belongs"
         case "no number":
             shown = str(facts["number"]).replace(TAIL, "...")
+            if shown.startswith("+0"):
+                return f"{each.engine} gets {shown}, and no country code begins with 0: it cannot route it"
             return f"{each.engine} gets {shown} without a +, which is not international: it cannot route it"
 
 

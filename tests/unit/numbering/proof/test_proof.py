@@ -230,7 +230,8 @@ def test_every_call_of_the_campus_is_proved_and_kept(voice: Voice, fake: Mapping
     document = answer.json
     assert document["proved"] is True
     assert {row["verdict"] for row in document["calls"]} == {"as planned"}
-    (first,) = [row for row in document["calls"] if row["number"] == NUMBER]
+    first, forged = (row for row in document["calls"] if row["number"] == NUMBER)
+    assert (forged["way"], forged["answer"]) == ("phone > core", 481)
     assert (first["way"], first["decided"], first["codec"]) == (
         "phone > core > cyrus",
         "core: public",
@@ -248,14 +249,14 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     answer = voice("prove", "campus")
     assert answer.code == 9
     assert f"1 call did not go as planned: {NUMBER}: way phone > core > desk instead of" in answer.err
-    assert "13 of 14 calls went as the plan campus says; 16 of 21 kinds of routes are proved." in answer.out
+    assert "19 of 20 calls went as the plan campus says; 18 of 23 kinds of routes are proved." in answer.out
     run = Store(tmp_path / "store").open("last")
     story = VoiceStudy().page(run)
-    assert story.answer == "13 of 14 calls went as the plan campus says; 16 of 21 kinds of routes are proved."
+    assert story.answer == "19 of 20 calls went as the plan campus says; 18 of 23 kinds of routes are proved."
     assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
-    assert [tile.value for tile in story.tiles[:3]] == ["13 of 14", "16 of 21", "3.00 ms"]
+    assert [tile.value for tile in story.tiles[:3]] == ["19 of 20", "18 of 23", "3.00 ms"]
     assert [chapter.key for chapter in story.chapters] == ["calls", "kinds", "map", "ladders"]
-    assert len(story.chapters[3].figures) == 14
+    assert len(story.chapters[3].figures) == 20
     page = story.html()
     assert 'id="way-0"' in page
     assert ".map:has(#way-0:checked) .w0" in page

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from weirlab.numbering.configs.sipp import PAYLOADS
+from weirlab.numbering.configs.sipp import NO_CALL_TAG, PAYLOADS
 from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
@@ -16,7 +16,8 @@ _RTP: Final = b"\x80"
 """How its packets begin: version 2, no padding, no extension, no contributing sources (RFC 3550, 5.1)."""
 _START: Final = re.compile(r"(?:SIP/2\.0 (?P<status>\d{3})|(?P<method>[A-Z]+) (?P<uri>\S+) SIP/2\.0)(?: |$)")
 _BRANCH: Final = re.compile(r";\s*branch=([^;,\s]+)")
-_TAG: Final = re.compile(r";\s*tag=")
+_TAG: Final = re.compile(rf";\s*tag=(?!{NO_CALL_TAG})")
+"""What shows that a request belongs to a call; a forged one is shown as a call that begins."""
 _AUDIO: Final = re.compile(r"^m=audio \d+ \S+ ([\d ]+)", re.MULTILINE)
 _SHORT: Final = {"v": "via", "t": "to", "f": "from", "i": "call-id", "c": "content-type"}
 _CODECS: Final = {number: name for name, (number, _) in PAYLOADS.items()}

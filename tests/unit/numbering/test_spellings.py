@@ -1,0 +1,77 @@
+"""A number has several spellings (RFC 3966, RFC 3261), which go where it goes, and are barred as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from weirlab.numbering.configs import configs
+from weirlab.numbering.plan import loads
+from weirlab.numbering.plan.values import spelling
+from weirlab.numbering.proof.ways import planned, spellings
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing.calls import calls
+
+from .plans import DAY
+from .test_carriers import BORDER
+
+BARRING = BORDER.replace("admits: []}", 'barred: ["+44900"]}').replace(
+    "trees: [own]}", "trees: [own], rewrite: [{match: '^00(.*)$', replace: '+\\1'}]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("+44-900.1(2) 3", "+44900123"),
+        ("+4%34900123", "+44900123"),
+        ("%2B44%20900123", "+44900123"),
+        ("+44900123;phone-context=+1;isub=2", "+44900123"),
+        ("TEL:+44-900-123", "+44900123"),
+        ("Sip:+44900123@192.0.2.2;user=phone", "+44900123"),
+        ("0044 900", "0044900"),
+        ("+44%2539", None),
+        ("+44+900", None),
+        ("(+44)900", None),
+        ("+44900a", None),
+        ("+44\N{ARABIC-INDIC DIGIT NINE}00", None),
+        ("-", None),
+        ("", None),
+    ],
+)
+def test_a_number_has_one_spelling_that_is_compared(text: str, number: str | None) -> None:
+    assert spelling(text) == number
+
+
+def network() -> PlanNetwork:
+    return PlanNetwork(loads(BARRING, "plan.yaml"), DAY)
+
+
+@pytest.mark.parametrize(
+    "dialled", ["+44900123", "0044900123", *spellings("+44900123"), *spellings("0044900123")]
+)
+def test_every_spelling_of_a_barred_number_is_barred(dialled: str) -> None:
+    assert [way.end.kind for way in calls(network(), dialled)] == ["barred"]
+
+
+def test_no_country_code_begins_with_0() -> None:
+    assert [way.end.kind for way in calls(network(), "+0044900123")] == ["no number"]
+
+
+def test_a_proof_calls_other_spellings_and_sends_a_request_of_no_call() -> None:
+    book = loads(BARRING + '  - {number: "+44900123", answer: 403}\n', "plan.yaml")
+    found = planned(PlanNetwork(book, DAY), fall_back=False)
+    barred = [call.test.number for call in found if call.way.end.kind == "barred"]
+    assert barred == ["+44900123", *spellings("+44900123")]
+    forged = {call.way.engines for call in found if call.answer == 481}
+    assert forged == {("far", "sbc"), ("phone", "core")}
+
+
+def test_engines_compare_and_pass_on_one_spelling_and_know_the_calls_of_later_requests() -> None:
+    proxy = configs(network(), "/etc/voice")["core/kamailio.cfg"]
+    begin = proxy.index("request_route")
+    steps = ("has_totag", "route(ADMIT)", "route(NUMBER)", "route(REWRITE)", "route(BARRED)", "dlg_manage")
+    at = [proxy.index(step, begin) for step in steps]
+    assert at == sorted(at)
+    dialog = proxy[proxy.index("route[DIALOG]") :]
+    assert dialog.index("is_known_dlg") < dialog.index("loose_route")
+    assert 'remove_hf("Route")' in proxy
