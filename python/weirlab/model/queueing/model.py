@@ -34,6 +34,7 @@ from weirlab.model.queueing.jitter import RESOLUTION_NS, JitterCurve, fit_jitter
 from weirlab.model.queueing.kriging import Kriging
 from weirlab.model.queueing.leftover import QUANTITIES, ResidualModel
 from weirlab.model.queueing.service import ServiceTime, fit_service
+from weirlab.model.queueing.stalls import StallLoss
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
 
@@ -81,6 +82,8 @@ class QueueingModel:
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
     endless: bool = field(default=False, metadata=SPARSE)
     """Whether most overloaded trials did not fill the queue: it holds more than ``queue_packets``."""
+    stalls: StallLoss = field(default=StallLoss(), metadata=SPARSE)
+    """What is lost at least, below the threshold."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if a delay has no curve."""
@@ -122,6 +125,7 @@ class QueueingModel:
             name: replace(curve, plateau=max(float(np.median(full[name])), 1.0) / total)
             for name, curve in delays.items()
         }
+        threshold = 1e9 / service.ns(table.position, table.frame_bytes)
         both = table.where(regimes.overload | regimes.below)
         load_both = _load(service, both)
         model = cls(
@@ -134,9 +138,10 @@ class QueueingModel:
                 load_both, both.jitter_ns, delays["delay_mean_ns"].waiting_at(load_both)[0], total
             ),
             leftover=ResidualModel(1.0, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES)),
-            profiled=ProfileRange.of(table, 1e9 / service.ns(table.position, table.frame_bytes)),
+            profiled=ProfileRange.of(table, threshold),
             # In a flood, packets are lost before they reach a queue that is never full.
             endless=bool(np.median(over.loss_ratio) <= regime.OVERLOAD_LOSS),
+            stalls=StallLoss.fit(table.rate_pps / threshold, table.loss_ratio),
         )
         leftover = ResidualModel.fit(
             like.leftover.cycle_ns if like else _cycle_ns(delays["delay_mean_ns"], typical, load),
@@ -237,7 +242,9 @@ class QueueingModel:
             law[name] = np.where(load.rho > 1.0, np.maximum(law[name], undisturbed + own), law[name])
         return law | {
             "jitter_ns": self.jitter.ns(load, busy, self.queue_packets),
-            "loss_ratio": waiting.loss_ratio(load.rho, calm, self.queue_packets),
+            "loss_ratio": np.maximum(
+                waiting.loss_ratio(load.rho, calm, self.queue_packets), self.stalls.at(load.rho)
+            ),
         }
 
     def _loss_spread(self, load: DelayInput, unsure: F64) -> F64:
@@ -248,7 +255,8 @@ class QueueingModel:
             waiting.loss_ratio(load.slower(sign * change).rho, calm, self.queue_packets)
             for sign in (-1.0, 1.0)
         )
-        return np.asarray(0.5 * (more - fewer))
+        # Few trials meet a stall, so their losses differ by more than the mean.
+        return np.maximum(0.5 * (more - fewer), self.stalls.at(load.rho))
 
     def _loss_variability(self, load: DelayInput, busy: F64) -> F64:
         """Variability that fills the queue: all of the arrivals', and of the rest what the profile allows."""

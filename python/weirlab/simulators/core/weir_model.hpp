@@ -301,7 +301,8 @@ class Model {
     for (std::size_t i = 2; i < kDelays; ++i) found.ns[i] = std::max(found.ns[i], found.ns[i - 1]);
     const double arrivals = 0.5 * gap_scv;
     const double fitted = std::min(waiting_at(delays_[0], load).first - arrivals, 0.003 * queue_packets_);
-    found.loss_ratio = waiting::loss_ratio(load.rho(), arrivals + std::max(fitted, 0.0), queue_packets_);
+    found.loss_ratio = std::max(waiting::loss_ratio(load.rho(), arrivals + std::max(fitted, 0.0), queue_packets_),
+                                lost_in_stalls(load.rho()));
     return found;
   }
 
@@ -339,6 +340,11 @@ class Model {
     cycle_ns_ = data["leftover"]["cycle_ns"].number();
     below_ = Residuals(data["leftover"]["below"], quantities);
     over_ = Residuals(data["leftover"]["over"], quantities);
+    if (data.has("stalls")) {
+      stall_shares_ = data["stalls"]["shares"].numbers();
+      stall_losses_ = data["stalls"]["loss_ratios"].numbers();
+      if (stall_shares_.size() != stall_losses_.size()) throw std::runtime_error("model file: damaged stalls");
+    }
     rate_min_pps_ = data["profiled"]["rate_min_pps"].number();
     gap_scv_min_ = data["profiled"].number("gap_scv_min", 0.0);
     share_max_ = data["profiled"]["share_max"].number();
@@ -346,6 +352,12 @@ class Model {
     tail_scv_ = std::min(std::max(std::min(delays_[0].service_scv, delays_[1].service_scv), 1e-4), 1.0);
     for (std::size_t i = 3; i < kDelays; ++i)
       longer_[i] = std::max(gamma_p_inverse(1.0 / tail_scv_, kQuantiles[i]) * tail_scv_ - 1.0, 0.0);
+  }
+
+  // Mean loss of trials below the threshold.
+  double lost_in_stalls(double rho) const {
+    const auto step = std::upper_bound(stall_shares_.begin(), stall_shares_.end(), rho);
+    return step == stall_shares_.begin() ? 0.0 : stall_losses_[step - stall_shares_.begin() - 1];
   }
 
   double law_service_ns(double position, double frame_bytes) const {
@@ -437,6 +449,7 @@ class Model {
   std::array<double, 6> jitter_{};
   double cycle_ns_;
   Residuals below_, over_;
+  std::vector<double> stall_shares_, stall_losses_;
   double rate_min_pps_, share_max_, gap_scv_min_;
 };
 
