@@ -135,8 +135,9 @@ def check(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    from weirlab.numbering.checking import carriers
+    from weirlab.numbering.checking import callers, carriers
     from weirlab.numbering.checking import check as find
+    from weirlab.numbering.checking.findings import named
 
     with Session(ctx, as_json=json) as session:
         network = network_of(chosen(plan, argument), day)
@@ -144,7 +145,7 @@ def check(
         errors = [finding for finding in found if finding.severity == "error"]
         warnings = len(found) - len(errors)
         good = not (found if strict else errors)
-        tried = carriers.sample(network)
+        tried, emergency = carriers.sample(network), callers.emergency_coverage(network)
         document = {
             "kind": "voice check",
             "date": network.day,
@@ -152,6 +153,7 @@ def check(
             "findings": found,
             "numbers_tried": len(tried.numbers),
             "numbers": tried.of,
+            "emergency_not_tried": emergency.left_out,
         }
         lines = [
             f"{finding.place}: {finding.severity}: {finding.reason}\n    {finding.proposal}"
@@ -161,6 +163,10 @@ def check(
         conclusion = f"{network.book.name}: {counted if found else 'nothing found'}."
         if tried.of > len(tried.numbers):
             conclusion += f" Open relays were looked for with {len(tried.numbers)} of {tried.of:,} numbers."
+        if emergency.left_out:
+            conclusion += (
+                f" Emergency numbers were not tried from {named(emergency.left_out)} (peers or trunks)."
+            )
         session.finish(document, conclusion, lead="\n".join(lines))
         if not good:
             raise typer.Exit(NotMet.exit_code)

@@ -270,6 +270,7 @@ def configs(
     json: JsonOption = False,
 ) -> None:
     from weirlab.numbering import configs as made
+    from weirlab.numbering.configs.abilities import abilities
 
     with Session(ctx, as_json=json) as session:
         network = network_of(chosen(plan, argument), day)
@@ -288,4 +289,5 @@ def configs(
             f"{plural(len(names), 'file')} in {out}. To prove them by calls: {network.command('prove')}."
         )
         lead = "\n".join(f"{gap}." for gap in gaps)
-        session.finish({**about, "out": out, "files": names, "gaps": gaps}, conclusion, lead=lead)
+        document = {**about, "out": out, "files": names, "gaps": gaps}
+        session.finish(document, conclusion, [abilities(network)], lead=lead)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -13,7 +14,8 @@ from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
 from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals
-from weirlab.numbering.routing.wording import CallRoute
+from weirlab.numbering.routing.wording import CallRoute, RouteStep
+from weirlab.scenario.document import Location
 
 _MOST_WAYS: Final = 8
 
@@ -28,13 +30,15 @@ def telephones(network: PlanNetwork) -> dict[str, list[str]]:
 
 
 def short_numbers(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Telephones can dial the emergency numbers, and the short numbers that their organisation tests.
-
-    Those of organisations from which no test dials the number do not count, but for the plan's caller.
-    """
+    """Telephones can dial the emergency numbers, and the short numbers that their organisation tests."""
     if not can_walk(network) or network.scope is not None:
         return
     plan, groups = network.plan, telephones(network)
+    covered = emergency_coverage(network)
+    for number in covered.numbers:
+        ways = {name: planned(network, number, name) for name in covered.telephones}
+        yield from _not_dialled(network, number, ways, groups)
+    yield from _kept_inside(network, covered, groups)
     testing: dict[str, set[str | None]] = {}
     for test in plan.tests:
         owners = testing.setdefault(test.number, set())
@@ -43,14 +47,90 @@ def short_numbers(network: PlanNetwork) -> Iterator[PlanFinding]:
     for number in dict.fromkeys((*plan.emergency, *testing)):
         owners = testing.get(number, set())
         if number in plan.emergency:
-            if "emergency" not in plan.model_fields_set and not owners:
-                continue
-            owners = {*owners, plan.engines[plan.caller].organisation}
-        elif len(number) > MOST_SHORT_DIGITS or number.startswith("+"):
+            continue
+        if len(number) > MOST_SHORT_DIGITS or number.startswith("+"):
             continue
         own = [name for name in groups if plan.engines[name].organisation in owners]
         yield from _not_dialled(
             network, number, {name: planned(network, number, name) for name in own}, groups
+        )
+
+
+@dataclass(frozen=True)
+class EmergencyCoverage:
+    """Emergency numbers that are tried, and the telephones from which they are, and are not."""
+
+    numbers: tuple[str, ...]
+    telephones: tuple[str, ...]
+    """The first of those that are alike."""
+    left_out: tuple[str, ...]
+    """Peers and trunks: their home is another organisation's, or no call of theirs leaves it."""
+
+
+def emergency_coverage(network: PlanNetwork) -> EmergencyCoverage:
+    """Every telephone of the plan should be able to dial the emergency numbers; peers and trunks need not."""
+    plan = network.plan
+    dialled = {test.number for test in plan.tests if test.answer == 200}
+    listed = "emergency" in plan.model_fields_set
+    numbers = tuple(dict.fromkeys(each for each in plan.emergency if listed or each in dialled))
+    if not numbers or not can_walk(network):
+        return EmergencyCoverage((), (), ())
+    calling = {test.caller or plan.caller for test in plan.tests if test.number in numbers} | {plan.caller}
+    owners = {plan.engines[name].organisation for name in calling}
+    within, left_out = [], []
+    for name, names in telephones(network).items():
+        engine = plan.engines[name]
+        home = plan.engines[engine.home or ""]
+        is_own = engine.organisation in owners or (
+            engine.organisation == home.organisation and _leads_out(network, name)
+        )
+        if is_own:
+            within.append(name)
+        else:
+            left_out += names
+    return EmergencyCoverage(numbers, tuple(within), tuple(left_out))
+
+
+def _leads_out(network: PlanNetwork, name: str) -> bool:
+    """Can a telephone call others than those of its organisation?"""
+    plan = network.plan
+    for prefix in dict.fromkeys(route.prefix[1:] for route in plan.routes if route.holds(network.day)):
+        number = example(network, prefix, "" if prefix else "1")
+        way = planned(network, number, name) if number is not None else None
+        if way is not None and way.end.good:
+            other = plan.engines[way.end.engine].organisation
+            if way.end.kind == "external" or other != plan.engines[name].organisation:
+                return True
+    return False
+
+
+def _kept_inside(
+    network: PlanNetwork, covered: EmergencyCoverage, groups: dict[str, list[str]]
+) -> Iterator[PlanFinding]:
+    """No emergency number ends at a telephone of the caller's own network while others leave it."""
+    plan = network.plan
+    meant = {(test.number, test.ends_at) for test in plan.tests if test.ends_at is not None}
+    own = {plan.engines[name].organisation for name in covered.telephones}
+    found: dict[tuple[str, str, Location], list[str]] = {}
+    for name in covered.telephones:
+        ends = {number: planned(network, number, name) for number in covered.numbers}
+        inside = [
+            number
+            for number, way in ends.items()
+            if way.end.kind == "answered" and plan.engines[way.end.engine].organisation in own
+        ]
+        leaving = [number for number, way in ends.items() if way.end.good and number not in inside]
+        for number in inside if leaving else ():
+            sending = [each for each in ends[number].steps if each.what in ("prefix", "record", "leg")]
+            key = (number, ends[number].end.engine, sending[-1].place[:2])
+            if key[:2] not in meant:
+                found.setdefault(key, []).extend(groups[name])
+    for (number, end, place), names in found.items():
+        yield warning(
+            "emergency stays",
+            network.book.at(*place),
+            f"{number} from {named(names)} ends at {end}, while other emergency numbers leave the network",
+            f"send it where the others go; if {end} should answer, add a test with ends_at: {end}",
         )
 
 
@@ -156,26 +236,44 @@ def past_bars(network: PlanNetwork) -> Iterator[PlanFinding]:
         return
     for name, alike in telephones(network).items():
         owner = network.plan.engines[name].organisation
-        for i, prefix in enumerate(network.plan.organisations[owner].barred if owner else ()):
-            # No country code begins with 0: such a prefix bars another form of a number.
-            more = network.permissions[owner or ""].free_continuation(prefix[1:])
-            number = None if prefix.startswith("+0") else example(network, prefix[1:], more)
-            for form in _forms(network, number) if number is not None else ():
-                way = planned(network, form, name)
-                legs = [step for step in way.steps if step.what == "leg"]
-                barred = [
-                    leg for leg in legs if not network.may_call(owner, str(leg.facts["number"]).lstrip("+"))
-                ]
-                if not way.end.good or not barred:
-                    continue
-                begin = form.removesuffix((number or "").removeprefix(prefix)).removeprefix("+")
-                yield warning(
-                    "bar passed",
-                    network.book.at("organisations", owner or "", "barred", i),
-                    f"{prefix} is barred, but {named(alike)} can dial {form}: {barred[0].engine} makes "
-                    f"{barred[0].facts['number']} of it, and {way.end.engine} gets the call",
-                    f'bar "+{begin}", too',
-                )
+        barred = network.plan.organisations[owner].barred if owner else ()
+        begins = {prefix: _begins(network, owner or "", prefix) for prefix in barred}
+        for i, prefix in enumerate(barred):
+            if any(f"+{prefix[1:]}" in found for other, found in begins.items() if other != prefix):
+                continue  # It bars another form of a number whose own bar is checked.
+            passing = {begin: way for begin, form in begins[prefix].items()
+                       if (way := _passed(network, form, name)) is not None}  # fmt: skip
+            if not passing:
+                continue
+            begin, (changer, way) = next(iter(passing.items()))
+            form, more = begins[prefix][begin], named(f'"{each}"' for each in passing)
+            yield warning(
+                "bar passed",
+                network.book.at("organisations", owner or "", "barred", i),
+                f"{prefix} is barred, but {named(alike)} can dial {form}: {changer.engine} makes "
+                f"{changer.facts['number']} of it, and {way.end.engine} gets the call",
+                f"bar {more}, too",
+            )
+
+
+def _begins(network: PlanNetwork, owner: str, prefix: str) -> dict[str, str]:
+    """How forms of a barred number begin, as a bar has it, each with a whole one."""
+    # No country code begins with 0: such a prefix bars another form of a number.
+    more = network.permissions[owner].free_continuation(prefix[1:])
+    number = None if prefix.startswith("+0") else example(network, prefix[1:], more)
+    if number is None:
+        return {}
+    rest = number.removeprefix(prefix)
+    return {f"+{form.removesuffix(rest).removeprefix('+')}": form for form in _forms(network, number)}
+
+
+def _passed(network: PlanNetwork, form: str, name: str) -> tuple[RouteStep, CallRoute] | None:
+    """The first leg with a barred number of a call that is answered nevertheless, and the call."""
+    way = planned(network, form, name)
+    owner = network.plan.engines[name].organisation
+    legs = (leg for leg in way.legs if not network.may_call(owner, str(leg.facts["number"]).lstrip("+")))
+    barred = next(legs, None)
+    return None if barred is None or not way.end.good else (barred, way)
 
 
 _BEGINS: Final = ("", "0", "00", "000", "9")

@@ -69,7 +69,10 @@ def outside_zone(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def hidden_by_routes(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """An entry is used only if an engine that queries its tree has no route for its numbers."""
+    """An entry of a private tree is used only if an engine that queries it has no route for its numbers.
+
+    Peers outside the plan ask public trees, too.
+    """
     plan, at = network.plan, network.book.at
     asking: dict[str, list[str]] = {name: [] for name in plan.trees}
     for name, engine in plan.engines.items():
@@ -77,7 +80,7 @@ def hidden_by_routes(network: PlanNetwork) -> Iterator[PlanFinding]:
             asking[tree].append(name)
     catch_all = {name for name in plan.engines if network.catch_all(name) is not None}
     for i, entry in network.each_entry():
-        engines = asking[entry.tree]
+        engines = asking[entry.tree] if plan.trees[entry.tree].visibility == "private" else []
         if not engines or not entry.holds(network.day) or catch_all.issuperset(engines):
             continue
         found = [

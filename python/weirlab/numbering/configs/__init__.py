@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
 from weirlab.numbering import zones
 from weirlab.numbering.configs import asterisk, h323, kamailio, parts, sipp
+from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.routing import PlanNetwork, profiles
 
 MANIFEST: Final = "manifest.json"
@@ -73,7 +76,40 @@ __all__ = ["configs", "gaps", "put"]
 def gaps(network: PlanNetwork) -> list[str]:
     """What the plan asks for and a file does not say, as sentences."""
     keepers = (name for name, engine in network.plan.engines.items() if engine.kind == "gatekeeper")
-    return [f"{name}/gnugk.ini lacks {gap}" for name in keepers for gap in h323.gaps(network, name)]
+    lacking = [f"{name}/gnugk.ini lacks {gap}" for name in keepers for gap in h323.gaps(network, name)]
+    return [*lacking, *(_foreign_zones(network) if network.plan.dns is not None else ())]
+
+
+def _foreign_zones(network: PlanNetwork) -> Iterator[str]:
+    """Zones and entries of others, for whom the plan's name server answers in the lab."""
+    plan = network.plan
+    assert plan.dns is not None
+    owners: dict[str, set[str | None]] = {name: set() for name in plan.domains}
+    for engine in plan.engines.values():
+        if engine.host is not None and (domain := network.names.domain_of(engine.host)) is not None:
+            owners[domain].add(engine.organisation)
+    own = owners.get(network.names.domain_of(plan.dns.primary) or "", set())
+    others = {name: known - {None} for name, known in owners.items() if own and known and not known & own}
+    for name, known in others.items():
+        whose = words(sorted(filter(None, known)))
+        yield (
+            f"named/named.conf has zone {name} of {whose}, which the lab needs: leave it out of your own "
+            "name server, which would answer for theirs"
+        )
+    for name, tree in plan.trees.items():
+        listed = [e for e in plan.enum if e.tree == name and e.holds(network.day)]
+        foreign = [f"+{e.digits}" for e in listed if _leads_to(network, e, others)]
+        if tree.visibility == "public" and foreign:
+            yield (
+                f"named/{tree.origin}.zone has entries for numbers of others ({words(foreign, most=3)}), "
+                "which the lab needs: leave them out of your own public zone"
+            )
+
+
+def _leads_to(network: PlanNetwork, entry: EnumEntry, domains: Collection[str]) -> bool:
+    """Do all URIs of an entry lead to hosts in these domains?"""
+    hosts = (re.split("[!:;>]", each.expression.rpartition("@")[2])[0].lower() for each in entry.naptr)
+    return all(network.names.domain_of(host) in domains for host in hosts)
 
 
 def configs(network: PlanNetwork, root: str) -> dict[str, str]:

@@ -186,6 +186,13 @@ class ProofFindings:
     """The device that the calls passed; empty for none."""
     passed: tuple[PassageRow, ...] = ()
     """Packets that passed the device."""
+    not_called: tuple[str, ...] = ()
+    """What no call shows, as phrases."""
+
+    @property
+    def remark(self) -> str:
+        """What no call shows, as a sentence after another one; empty for nothing."""
+        return f" Not called: {'; '.join(self.not_called)}." if self.not_called else ""
 
     @property
     def failed(self) -> list[ProofCallRow]:
@@ -252,6 +259,7 @@ class ProofFindings:
                 for kind in self.kinds
             ],
             "calls": self.rows,
+            "not_called": self.not_called,
             **({"device": {"name": self.device, "packets": self.passed}} if self.device else {}),
         }
 

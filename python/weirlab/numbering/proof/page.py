@@ -67,7 +67,8 @@ def tell(
         subject=f"Numbering plan {found.plan}",
         manifest=manifest,
         answer=found.sentence,
-        lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
+        lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3])
+        + tuple(filter(None, (found.remark.strip(),))),
         place=place(
             manifest,
             "netns",

@@ -20,6 +20,7 @@ from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, devi
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.chart import MAP, Chart, charted
+from weirlab.numbering.proof.coverage import not_called
 from weirlab.numbering.proof.findings import (
     CALLS,
     LOGS,
@@ -45,14 +46,18 @@ PLAN: Final = "plan"
 """Name under which a run keeps its plan's name, day and digest."""
 
 
-def keep_plan(writer: RunWriter, network: PlanNetwork) -> None:
-    """Record the plan of a run; raises ``InputError`` if the run was begun with another one."""
+def keep_plan(writer: RunWriter, network: PlanNetwork, left_out: Iterable[str] = ()) -> None:
+    """Record the plan of a run, and what no call shows.
+
+    Raises ``InputError`` if the run was begun with another plan.
+    """
     says = hashlib.sha256(network.plan.model_dump_json().encode()).hexdigest()
     now = {
         "plan": network.plan.plan,
         "name": network.book.name,
         "day": network.day.isoformat(),
         "sha256": says,
+        "not_called": [*left_out],
     }
     before = _kept(writer.run)
     if before.get("sha256", says) != says:
@@ -137,7 +142,8 @@ def stored(run: Run) -> ProofFindings:
     partly = scenario_of(run, VoiceScenario).voice.partly
     title = str(run.manifest.facts.get("device", ""))
     through = run.rows(PassageRow, DEVICE)
-    return ProofFindings(plan_of(run), tuple(rows), partly, title, tuple(through))
+    left_out = tuple(_kept(run).get("not_called", ()))
+    return ProofFindings(plan_of(run), tuple(rows), partly, title, tuple(through), left_out)
 
 
 class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
@@ -180,7 +186,7 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         rows = run.rows(ProofCallRow, CALLS)
         messages = run.rows(MessageRow, MESSAGES)
         through = run.rows(PassageRow, DEVICE)
-        keep_plan(writer, lab.network)
+        keep_plan(writer, lab.network, not_called(lab.network, calls))
         writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
         work.progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
         done = {row.index for row in rows}
@@ -207,7 +213,8 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         finally:
             writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
         plan = lab.network.plan.plan
-        return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
+        left_out = tuple(not_called(lab.network, calls))
+        return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through), left_out)
 
     def expected_s(self, asked: VoiceScenario) -> float | None:
         """None for a plan in a file, which is not read for it."""
@@ -229,7 +236,7 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
             findings.media(found.rows, found.uneven),
             findings.through(found.rows, found.passed, found.device),
         )
-        conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
+        conclusion = f"{found.sentence}{found.remark} Run {outcome.run.run_id}.{report}"
         return Summary(conclusion, [*filter(None, shown)])
 
     def headlines(self, run: Run) -> Sequence[str]:

@@ -56,14 +56,6 @@ ROUTES = (
         'the route for "+" takes every number, so core never asks public',
     ),
     Planted(
-        "hidden",
-        ROUTE,
-        ROUTE + '  - {at: core, prefix: "+4201112", to: desk}\n',
-        "tree: public\n    prefix",
-        "no engine asks tree public for +4201112: the route for +4201112 at core (line 31) takes precedence",
-        "warning",
-    ),
-    Planted(
         "misplaced",
         ROUTE,
         ROUTE + '  - {at: desk, prefix: "+420222", to: gw}\n',
