@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isnan
@@ -20,6 +21,7 @@ from weirlab.trace.facts import (
     sides,
     streams_left_out,
 )
+from weirlab.trace.lateness import SECOND_NS, lateness, reset_by
 from weirlab.trace.quantities import (
     bit_rate,
     count,
@@ -108,7 +110,18 @@ def capture(analysis: Analysis) -> str:
     if sent.segments:
         scope = "" if not analysis["connections_left_out"] else f"; of the largest {count(len(shown))}"
         text += f"{scope}, {sent}"
+    fates = Counter(_fate(connection) for connection in shown if connection["begin"] == "syn")
+    if failed := [f"{fate}: {count(fates[fate])}" for fate in ("refused", "never answered") if fates[fate]]:
+        text += f"; connections {', '.join(failed)}"
     return f"{text}."
+
+
+def _fate(connection: Connection) -> str:
+    """What became of a SYN that opened no connection."""
+    b = connection["b"]
+    if connection["end"] == "reset" and b["resets"]:
+        return "refused"
+    return "" if b["packets"] else "never answered"
 
 
 def cautions(analysis: Analysis) -> list[str]:
@@ -163,61 +176,27 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
         return _unopened(connection)
     if not sent["data_packets"]:
         if connection["end"] == "reset" and not other["data_packets"]:
-            return f"Reset{_reset_by(connection)} before any data."
+            return f"Reset{reset_by(connection)} before any data."
         return "No data." if not other["data_packets"] else f"No data from {name}."
     took = sent["data_ns"][1] - sent["data_ns"][0] if sent["data_ns"] else 0
     text = f"{name} sent {size(sent['unique_bytes'])}"
     if took > 0:
         rate = throughput_bps(sent)
         text += f" in {duration(took)} ({'within a round trip' if isnan(rate) else bit_rate(rate)})"
-    said = [text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far), *_late(connection)]
+    said = [text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far), *lateness(connection)]
     return f"{'; '.join(said)}."
-
-
-def _reset_by(connection: Connection) -> str:
-    by = [name for name, end in zip("ab", sides(connection), strict=True) if end["resets"]]
-    return f" by {words(by)}" if by else ""
-
-
-def _late(connection: Connection) -> list[str]:
-    """What ends, rather than the path, took the time; and an end in the middle."""
-    a, b = sides(connection)
-    if not (data := [end["data_ns"] for end in (a, b) if end["data_ns"]]):
-        return []
-    first_ns, last_ns = min(begun for begun, _ in data), max(ended for _, ended in data)
-    least_ns = max(LATE_NS, int(LATE * (last_ns - connection["first_ns"])))
-    remarks = []
-    to_b, to_a = connection["handshake_ns"]
-    if connection["begin"] == "handshake" and to_a is not None and to_b is not None:
-        by_a = a["data_ns"] is not None and a["data_ns"][0] == first_ns
-        waited_ns = first_ns - connection["first_ns"] - to_b - to_a - (0 if by_a else to_b)
-        if waited_ns >= least_ns:
-            remarks.append(f"{'a' if by_a else 'b'} began to send {duration(waited_ns)} after the handshake")
-    for name, end in (("a", a), ("b", b)):
-        number, took_ns = end.get("answers", 0), end.get("answers_ns", 0)
-        if took_ns >= least_ns:
-            most = f" in all, {duration(end['answer_max_ns'])} at most" if number > 1 else ""
-            remarks.append(f"{name} took {duration(took_ns)} to answer{most}")
-    if connection["end"] == "reset":
-        remarks.append(f"it was reset{_reset_by(connection)}")
-    return remarks
-
-
-LATE: Final = 0.2
-"""Share of the time until the last data that an end must take to be told."""
-LATE_NS: Final = 100_000_000
-"""The least time that is told: people notice it."""
 
 
 def _unopened(connection: Connection) -> str:
     """What happened to a SYN that opened no connection."""
     a, b = sides(connection)
     tries = f"{plural(a['syns'] - a['copies'], 'SYN')} from {endpoint(a)}"
-    if connection["end"] == "reset" and b["resets"]:
-        return f"Refused: {endpoint(b)} answered {tries} with an RST."
-    if b["packets"]:
-        return f"No matching answer: {tries}; what {endpoint(b)} sent belongs to another connection."
-    return f"No answer: {tries}."
+    match _fate(connection):
+        case "refused":
+            return f"Refused: {endpoint(b)} answered {tries} with an RST."
+        case "never answered":
+            return f"No answer: {tries}."
+    return f"No matching answer: {tries}; what {endpoint(b)} sent belongs to another connection."
 
 
 def causes(sent: Side) -> str:
@@ -245,9 +224,11 @@ class _Repeats:
     def of(cls, senders: Iterable[Side]) -> _Repeats:
         segments = total = spurious = 0
         for end in senders:
+            again = data_again(end)
             segments += end["data_packets"]
-            total += data_again(end)
-            spurious += end["retransmissions"]["spurious"]
+            total += again
+            # A SYN or a bare FIN may be spurious, too.
+            spurious += min(end["retransmissions"]["spurious"], again)
         return cls(segments, total, spurious)
 
     def __str__(self) -> str:
@@ -316,9 +297,6 @@ def _unanswered(sent: Side) -> str | None:
         f"its last {count(number)} packets with data, over {lasted}, were never answered (the last packet "
         f"from the other end had come {before})"
     )
-
-
-SECOND_NS: Final = 1_000_000_000
 
 
 def _times(number: int) -> str:

@@ -40,6 +40,32 @@ def test_an_end_that_took_the_time_is_named_with_what_it_did() -> None:
     assert "to answer" not in wording.conclusion(made.connection(a=late | {"answers_ns": 20_000_000}))
 
 
+def test_an_end_that_never_sent_data_is_told_unless_that_is_a_transfer() -> None:
+    asked = made.side("10.0.0.1", 1, packets=4, data_packets=1, unique_bytes=80, data_ns=(made.START_NS,) * 2)
+    found = made.connection(a=asked)
+    assert wording.conclusion(found).endswith("b sent no data within 2.10 s.")
+    assert "no data" not in wording.conclusion(made.connection(a=asked | {"data_packets": 400}))
+    unseen = made.connection(a=asked, b=made.side("192.0.2.1", 80))
+    assert wording.conclusion(unseen).endswith("nothing that b sent was captured.")
+
+
+def test_connections_that_never_opened_are_counted() -> None:
+    syn = made.side("10.0.0.1", 1, syns=1)
+    refused = made.connection(
+        begin="syn", end="reset", a=syn, b=made.side("192.0.2.1", 2, packets=1, resets=1)
+    )
+    lost = made.connection(1, begin="syn", a=syn, b=made.side("192.0.2.1", 2))
+    text = wording.capture(made.analysis([refused, lost, lost]))
+    assert text.endswith("; connections refused: 1, never answered: 2.")
+
+
+def test_no_more_is_spurious_than_was_retransmitted_of_the_data() -> None:
+    fins = made.sender(retransmissions={"total": 3, "fins": 1, "spurious": 3})
+    assert "2 of 2,000 segments were retransmitted (0.10 %), 2 of them spuriously" in wording.conclusion(
+        made.connection(a=fins)
+    )
+
+
 def test_a_window_that_stays_closed_and_a_reset_are_told() -> None:
     slow = made.side("192.0.2.1", 80, zero_windows=1, zero_window_ns=1_500_000_000, shut_ns=9, resets=1)
     text = wording.conclusion(made.connection(b=slow, end="reset"))

@@ -287,6 +287,8 @@ def _chosen(analysis: Analysis, wanted: list[Flow], number: int | None) -> Selec
     if number is None:
         return found
     one = found.where(lambda each: each["id"] == number)
+    if not found:
+        raise InputError(f"--connection {number}: there is no TCP connection in this capture")
     if not one:
         raise InputError(
             f"--connection {number}: no such connection among {len(found):,}; their numbers are in the first "
