@@ -91,7 +91,7 @@ class CurveModel(ABC):
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         asked = settings(rate_pps, frame_bytes, position, gap_scv)
-        return covering(self._predict, self.profiled, *asked)
+        return covering(self._predict, self._predict, self.profiled, *asked)
 
     def _predict(self, rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
         """The prediction for each setting by itself; arrays of one shape."""

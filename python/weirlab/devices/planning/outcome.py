@@ -13,6 +13,7 @@ from weirlab.base.quantities import count, duration, plural, rate, words
 from weirlab.devices.planning import requiring as required_plans
 from weirlab.devices.planning.changes import MARGIN, RulesetChangeOutcome
 from weirlab.devices.planning.requiring import MOST_RULES
+from weirlab.devices.prediction.outcome import below_profiled
 from weirlab.lab.equivalence.proof import EquivalenceProof
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.backlog import Backlog, DeviceQueue
@@ -275,12 +276,7 @@ class PlanOutcome:
     def assumption(self) -> str:
         """What an answer for a load below the lowest profiled one rests on; empty for other loads."""
         least = [self._load(one.least_pps) for one in self.answers if one.least_pps is not None]
-        if not least:
-            return ""
-        return (
-            f"The load is below the lowest profiled one ({words(list(dict.fromkeys(least)))}); delays and "
-            "losses there are bounds, as a lighter load is assumed to wait no longer and to lose no more."
-        )
+        return below_profiled(words(list(dict.fromkeys(least)))) if least else ""
 
     def _deep(self, held: Backlog) -> str:
         """What deep queues do to trials without loss."""

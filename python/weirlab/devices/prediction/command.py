@@ -50,8 +50,10 @@ Examples:
 
 PREDICT = """Predict threshold, loss, delay and jitter at one load, size and rule count.
 
-MODEL is a model file or a run with fitted models. Outside the profiled range
-the exit code is 7; --extrapolate answers anyway and says what lies outside.
+MODEL is a model file or a run with fitted models. A load below the lowest
+profiled one is answered as that, which bounds it. Elsewhere outside the
+profiled range the exit code is 7; --extrapolate answers anyway and says what
+lies outside.
 With --step, the answer is a time series: how the queue fills and drains.
 
 Examples:
@@ -273,6 +275,7 @@ def predict(
             position_of(pick(known, device, model), load.rules, load.new_share, error),
             device=device,
             share_error=error,
+            extrapolate=extrapolate,
         )
         _tell_outside(session, outcome.outside, extrapolate, profile)
         session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))

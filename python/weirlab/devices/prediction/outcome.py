@@ -14,6 +14,7 @@ from weirlab.devices.prediction.modelling import find_device, more_trials_of
 from weirlab.model import DeviceModels, Model
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, ProfileRange
 from weirlab.model.intervals.calibration import NEAR
+from weirlab.model.planning.judge import LoadFloor
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.model.servers import SeveralServers
 from weirlab.store import Store
@@ -59,6 +60,8 @@ class PredictionOutcome:
     """What the intervals of the first model do not cover; empty if nothing."""
     run_id: str = ""
     """The run behind the models, to be cited; empty if unknown."""
+    least_pps: float | None = None
+    """The lowest profiled load, if it stands for the lower one in question, as a bound."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -86,6 +89,7 @@ class PredictionOutcome:
             **({} if self.new_share is None else {"new_share": self.new_share}),
             **({} if self.share_error is None else {"share_error": self.share_error}),
             **({} if len(self.cpu_shares) == 1 else {"cpu_shares": self.cpu_shares}),
+            **({} if self.least_pps is None else {"least_pps": self.least_pps}),
             "device": self.device,
             "run_id": self.run_id or None,
             "simulated": self.simulated,
@@ -172,11 +176,13 @@ def predict(
     *,
     device: str | None = None,
     share_error: float | None = None,
+    extrapolate: bool = False,
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
     ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`;
-    so is ``share_error``.
+    so is ``share_error``. Unless models are to ``extrapolate``, a load below the lowest profiled one is
+    answered as that.
     """
     rate, sizes, shares = load.rate, load.sizes, load.cpu_shares
     asked, _ = find_device(store, source, device)
@@ -190,9 +196,14 @@ def predict(
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     outside: dict[str, None] = {}
     unchecked: dict[str, str] = {}
+    least: list[float] = []
     for name, model in asked.models.items():
         served = SeveralServers(model, shares) if len(shares) > 1 else model
-        found = served.predict(pps, frame_bytes, position, GAP_SCV[load.arrivals])
+        floor = LoadFloor.of(served)
+        if not extrapolate and floor.replaces(pps):
+            least.append(floor.least_pps)
+        answering = served if extrapolate else floor
+        found = answering.predict(pps, frame_bytes, position, GAP_SCV[load.arrivals])
         predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
         intervals[name] = {
             quantity: {level: (float(band.low), float(band.high)) for level, band in bands.items()}
@@ -219,4 +230,13 @@ def predict(
         shares,
         next(iter(unchecked.values())),
         str(asked.facts.get("run_id", "")),
+        max(least, default=None),
+    )
+
+
+def below_profiled(least: str) -> str:
+    """What an answer for a load below the lowest profiled one rests on."""
+    return (
+        f"The load is below the lowest profiled one ({least}); delays and losses there are bounds, as a "
+        "lighter load is assumed to wait no longer and to lose no more."
     )

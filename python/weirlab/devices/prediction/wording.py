@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
 from weirlab.cli.results.tables import of_device, of_run
+from weirlab.devices.prediction.outcome import below_profiled
 from weirlab.jobs.spoiled import PROFILE_AGAIN
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
@@ -128,6 +129,8 @@ def prediction(outcome: PredictionOutcome) -> str:
     brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
     of = f" of {outcome.run_id}" if outcome.run_id else ""
     said = f"{lead}{setting} {fate} ({name} model{of}{brackets})."
+    if outcome.least_pps is not None:
+        said += f" {below_profiled(rate(outcome.least_pps))}"
     if outcome.unchecked and outcome.new_share is None:
         said += f" {outcome.unchecked[:1].upper()}{outcome.unchecked[1:]}."
     if outcome.share_error is not None:

@@ -18,7 +18,7 @@ from weirlab.model.base import DELAYS, F64, Prediction, ProfileRange
 from weirlab.model.intervals.calibration import NEAR
 
 _EVENER: Final = (*DELAYS, "jitter_ns", "loss_ratio")
-_RISING: Final = ("delay_p99_ns", "delay_p999_ns", "jitter_ns", "loss_ratio")
+RISING: Final = ("delay_p99_ns", "delay_p999_ns", "jitter_ns", "loss_ratio")
 _JUST_BELOW: Final = 1 - 1e-9
 _SHARES: Final = np.unique(
     [
@@ -32,21 +32,28 @@ _SHARES: Final = np.unique(
 and regimes change."""
 
 
+_Predict = Callable[[F64, F64, F64, F64], Prediction]
+
+
 def covering(
-    predict: Callable[[F64, F64, F64, F64], Prediction],
+    predict: _Predict,
+    predict_rising: _Predict,
     profiled: ProfileRange,
     rate_pps: F64,
     frame_bytes: F64,
     position: F64,
     gap_scv: F64,
 ) -> Prediction:
-    """What ``predict`` says at these settings, arrays of one shape, and covers."""
+    """What ``predict`` says at these settings, arrays of one shape, and covers.
 
-    def with_even(rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
+    ``predict_rising`` says the same with the intervals of loss, jitter and the longest delays at least.
+    """
+
+    def with_even(predict: _Predict, rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
         found, even = predict(rate, frame, place, gaps), np.minimum(gaps, profiled.gap_scv_min)
         return _at_least(found, predict(rate, frame, place, even)) if (even < gaps).any() else found
 
-    found = with_even(rate_pps, frame_bytes, position, gap_scv)
+    found = with_even(predict, rate_pps, frame_bytes, position, gap_scv)
     if not found.intervals:
         return found
     settings, first, which = np.unique(
@@ -56,19 +63,24 @@ def covering(
         return_inverse=True,
     )
     which = which.ravel()
-    # Heavier ones than all that are asked for say nothing, but for the next.
-    shares = _SHARES[: np.searchsorted(_SHARES, np.max(rate_pps / found.threshold_pps), side="right") + 1]
-    loads = np.maximum(np.outer(shares, found.threshold_pps.ravel()[first]), profiled.rate_min_pps)
-    frame, place, gaps = (np.broadcast_to(each, loads.shape) for each in settings)
-    lighter = with_even(loads, frame, place, gaps)
+    loads = np.maximum(np.outer(_SHARES, found.threshold_pps.ravel()[first]), profiled.rate_min_pps)
     below = (loads[:, which] <= rate_pps.ravel()).sum(axis=0)
+    # Heavier loads than all that are asked for at a setting say nothing, but for the next; nor do equal ones.
+    last = (loads == loads[0]).sum(axis=0) - 1
+    np.maximum.at(last, which, below)
+    needed = np.arange(len(loads))[:, None] <= last
+    needed[:-1] &= loads[:-1] < loads[1:]
+    frame, place, gaps = (np.broadcast_to(each, loads.shape)[needed] for each in settings)
+    lighter = with_even(predict_rising, loads[needed], frame, place, gaps)
     intervals = dict(found.intervals)
     for name, bands in found.intervals.items():
-        if name in _RISING:
+        if name in RISING:
             intervals[name] = {}
             predicted = getattr(found, name)
             for level, band in bands.items():
-                high = _rising(band.high, lighter.intervals[name][level].high, below, which)
+                ends = np.zeros(loads.shape)
+                ends[needed] = lighter.intervals[name][level].high
+                high = _rising(band.high, ends, below, which)
                 intervals[name][level] = replace(band, high=np.maximum(high, predicted))
     return replace(found, intervals=intervals)
 

@@ -9,7 +9,7 @@ the law itself; if the law explains everything, the likelihood sets its amplitud
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
@@ -121,8 +121,11 @@ class Kriging:
         """The same trials taken as noise around the law alone."""
         return replace(self, fields={q: replace(f, amplitude=0.0) for q, f in self.fields.items()})
 
-    def at(self, coordinates: F64) -> dict[str, Residual]:
-        """Residuals by quantity at ``coordinates`` (m, d)."""
+    def at(self, coordinates: F64, spread_of: Collection[str] | None = None) -> dict[str, Residual]:
+        """Residuals by quantity at ``coordinates`` (m, d).
+
+        Only those of ``spread_of``, which are all for None, have a ``std``: it takes the longest.
+        """
         nothing = np.zeros(len(coordinates))
         answer = dict.fromkeys(self.fields, Residual(nothing, nothing, nothing))
         if not len(self.points) or not len(coordinates):
@@ -140,8 +143,9 @@ class Kriging:
                 factor, weights = self._solved[quantity]
                 power = field.amplitude**2
                 near = kernel if known.all() else kernel[:, known]
-                explained = solve_triangular(factor, power * near.T, lower=True, check_finite=False)
-                std = np.sqrt(np.maximum(power - (explained**2).sum(axis=0), 0.0))
+                if spread_of is None or quantity in spread_of:
+                    explained = solve_triangular(factor, power * near.T, lower=True, check_finite=False)
+                    std = np.sqrt(np.maximum(power - (explained**2).sum(axis=0), 0.0))
                 mean = power * (near @ weights)
             answer[quantity] = Residual(mean, std, scatter)
         return answer

@@ -11,7 +11,7 @@ the device never sleeps, ``ln s``, ``ln L``, ``ln rho`` and the gaps' variabilit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -74,14 +74,14 @@ class ResidualModel:
             _fit(over, law, _over, _LENGTHS_OVER, like.over if like else None, over=True),
         )
 
-    def at(self, load: DelayInput) -> dict[str, Residual]:
-        """By quantity; arrays as in ``load``, which are of shape (m,)."""
+    def at(self, load: DelayInput, spread_of: Collection[str] = QUANTITIES) -> dict[str, Residual]:
+        """By quantity; arrays as in ``load``, which are of shape (m,). Only ``spread_of`` have a ``std``."""
         rho = load.rho
         full = np.clip((rho - _SATURATED) / (1 / _SATURATED - _SATURATED), 0.0, 1.0)
         calm, busy = full < 1.0, full > 0.0
         parts = (
-            (1.0 - full, calm, self.below.at(self._below(load.where(calm)))),
-            (full, busy, self.over.at(_over(load.where(busy)))),
+            (1.0 - full, calm, self.below.at(self._below(load.where(calm)), spread_of)),
+            (full, busy, self.over.at(_over(load.where(busy)), spread_of)),
         )
         answer = {}
         for name in QUANTITIES:

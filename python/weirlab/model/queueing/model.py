@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from weirlab.model.base import (
     settings,
 )
 from weirlab.model.intervals.calibration import IntervalCalibration
-from weirlab.model.intervals.lighter import covering
+from weirlab.model.intervals.lighter import RISING, covering
 from weirlab.model.queueing import explain, waiting
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, DelayInput, fit_delay
 from weirlab.model.queueing.disturbance import DisturbanceLaw, fit_disturbance, joined
@@ -156,24 +157,30 @@ class QueueingModel:
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         asked = settings(rate_pps, frame_bytes, position, gap_scv)
-        return covering(self._predict, self.profiled, *asked)
+        return covering(self._predict, partial(self._predict, only=RISING), self.profiled, *asked)
 
-    def _predict(self, rate: F64, frame: F64, place: F64, gaps: F64) -> Prediction:
-        """The prediction for each setting by itself; arrays of one shape."""
+    def _predict(
+        self, rate: F64, frame: F64, place: F64, gaps: F64, only: Collection[str] = QUANTITIES
+    ) -> Prediction:
+        """The prediction for each setting by itself, of delays and jitter with the spread of ``only`` these.
+
+        Arrays of one shape.
+        """
         shape = rate.shape
         pps, size, n, scv = (np.atleast_1d(value).ravel() for value in (rate, frame, place, gaps))
         load = DelayInput(pps, size, n, scv, self.service.ns(n, size))
         law = self._law(load)
         unsure = self.service.uncertainty(n, size)
         slower = self._law(load.slower(unsure))
-        left = self.leftover.at(load)
+        left = self.leftover.at(load, only)
         found: dict[str, F64] = {}
         spread: dict[str, F64] = {}
         for name in QUANTITIES:
             resolution = RESOLUTION_NS if name == "jitter_ns" else 0.0
             found[name] = (law[name] + resolution) * np.exp(left[name].mean) - resolution
-            shifted = np.log(np.maximum(slower[name], 1.0) / np.maximum(law[name], 1.0))
-            spread[name] = np.sqrt(shifted**2 + left[name].std ** 2 + left[name].scatter ** 2)
+            if name in only:
+                shifted = np.log(np.maximum(slower[name], 1.0) / np.maximum(law[name], 1.0))
+                spread[name] = np.sqrt(shifted**2 + left[name].std ** 2 + left[name].scatter ** 2)
         # Each quantile has its own correction; noise must not make them cross.
         for lower, upper in itertools.pairwise(DELAYS[1:]):
             found[upper] = np.maximum(found[upper], found[lower])

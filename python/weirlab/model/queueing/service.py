@@ -90,7 +90,7 @@ class ServiceTime:
     def ns(self, position: F64, frame_bytes: F64) -> F64:
         """Time per packet, the inverse of the threshold."""
         position, frame_bytes = np.broadcast_arrays(position, frame_bytes)
-        left = self.deviation.at(_coordinates(position, frame_bytes))[_DEVIATION].mean
+        left = self.deviation.at(_coordinates(position, frame_bytes), ())[_DEVIATION].mean
         return self.law_ns(position, frame_bytes) * np.exp(left.reshape(position.shape))
 
     def law_ns(self, position: F64, frame_bytes: F64) -> F64:
