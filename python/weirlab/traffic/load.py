@@ -31,14 +31,15 @@ _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 # Units are lower case only: 'MBps' usually means bytes, and guessing would be wrong by a factor of 8.
 _PLAIN = re.compile(_NUMBER + r"(?:([kKmMgG]?)(pps|bit/s|bps))?")
-_PERCENT = re.compile(_NUMBER + r"%(?:@" + _NUMBER + r"([kKmMgG]?)(?:bit/s|bps))?")
+_LINE = r"(?:(?:of)?(?:the)?line(?:rate)?)?"
+_PERCENT = re.compile(_NUMBER + "%" + _LINE + "(?:@" + _NUMBER + r"([kKmMgG]?)(?:bit/s|bps))?")
 
 
 def parse_rate(text: str) -> Rate:
     """Read an offered load; raises ``InputError`` naming the text and the accepted forms.
 
-    A bare number is packets per second. Percentages refer to a line rate of 1 Gbit/s
-    unless one follows ``@``.
+    A bare number is packets per second. Percentages, also those "of the line", refer to a line rate of
+    1 Gbit/s unless one follows ``@``.
     """
     plain = text.strip().replace(" ", "")
     if plain.lower() == "max":

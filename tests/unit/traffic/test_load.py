@@ -25,6 +25,9 @@ from weirlab.traffic.spec import Rate
         ("300Mbps", Rate(300e6, "bps")),
         ("40%", Rate(40.0, "percent", 1e9)),
         ("40%@10Gbit/s", Rate(40.0, "percent", 10e9)),
+        ("10% of line", Rate(10.0, "percent", 1e9)),
+        ("10% of the line", Rate(10.0, "percent", 1e9)),
+        ("10% line rate@10Gbps", Rate(10.0, "percent", 10e9)),
         ("max", Rate(0.0, "max")),
     ],
 )

@@ -28,6 +28,7 @@ from weirlab.jobs.quick import QuickProfile
 from weirlab.model import DeviceModels
 from weirlab.model.planning.planner import Conclusion, PlanAnswer
 from weirlab.model.planning.requirements import for_calls
+from weirlab.records import SIMULATION
 from weirlab.requirements import DemandJudgement
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
@@ -323,7 +324,10 @@ def estimate(needed: Sequence[ProfileNeed]) -> str:
     if missing:
         names = words([each.name for each in missing])
         seconds = sum(each.wanted.expected_s for each in missing)
-        parts.append(f"Profiling {names}: {plural(len(missing), 'profile')}, about {clock(seconds)}")
+        real = any(each.wanted.lab != SIMULATION for each in missing)
+        # As in machine.foretold: with a simulated device the time is not worth mentioning.
+        took = f", about {clock(seconds)}" if real else ""
+        parts.append(f"Profiling {names}: {plural(len(missing), 'profile')}{took}")
     if stored:
         parts.append(f"stored profiles serve for {words(stored)} (--again measures them, too)")
     parts += [

@@ -7,6 +7,7 @@ from typing import Final
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import percent
 from weirlab.base.quoting import quoted
 
 BLOCKED: Final = 0.01
@@ -62,6 +63,6 @@ def note(text: str) -> str:
     if text.strip().lower().replace(",", "").removesuffix("k").isdecimal():
         return ""
     return (
-        f"{text}: {parse_count(text):,} calls at once, so that at most {BLOCKED:.0%} find all lines busy "
-        "(Erlang B)"
+        f"{text}: {parse_count(text):,} calls at once, so that at most {percent(BLOCKED)} find all lines "
+        "busy (Erlang B)"
     )

@@ -50,7 +50,7 @@ def test_what_is_missing_is_profiled_once_and_the_device_with_most_headroom_is_c
     answer = weir(*asked)
     assert answer.code == 0
     assert profiled == ["iptables", "nftables-set"]
-    estimate = answer.err.index("Profiling iptables and nftables-set: 2 profiles, about ")
+    estimate = answer.err.index("Profiling iptables and nftables-set: 2 profiles\n")
     assert estimate < answer.err.index("fitting")
     document = weir(*asked, "--json").json
     assert profiled == ["iptables", "nftables-set"]

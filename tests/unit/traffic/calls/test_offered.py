@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import percent
 from weirlab.traffic.calls.offered import lines, note, parse_count
 
 
@@ -34,3 +35,4 @@ def test_what_is_no_number_of_calls_is_refused_with_what_is_accepted(text: str) 
 def test_only_offered_traffic_is_explained() -> None:
     assert [note(text) for text in ("300", "3,000", "10k")] == ["", "", ""]
     assert "30 calls at once" in note("20erl")
+    assert percent(0.01) in note("20erl")
