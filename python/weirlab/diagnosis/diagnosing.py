@@ -214,22 +214,22 @@ def _finding(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bo
 
 def _confidence(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bool) -> Confidence:
     """The rule's, but never high if another cause would look alike, nor on weak evidence from captures: an
-    uncertain place, hardly any time, a queue that never grew nor shrank with the data in flight, or a full
-    window that may only fill a short queue.
+    uncertain place, hardly any time, or a queue that never grew nor shrank with the data in flight; nor where
+    a full window or send buffer may only fill a short queue.
     """
     sure, source, share = rule.sure(view.timeline.source), view.timeline.source, view.share(part)
     if sure == "high" and not alone:
         return "medium"
+    limits = (causes.RECEIVE_WINDOW, causes.WINDOW_SCALING, causes.SEND_BUFFER)
+    behind = rule.cause in limits and view.share(part * view.queued) > share / 2
     if sure != "high" or source == "kernel":
-        return sure
+        return "medium" if sure == "high" and behind else sure
     few = share * view.timeline.seconds < LEAST_TRIPS * view.facts.min_rtt_s
     still = (
         rule.cause is causes.BOTTLENECK
         and view.paired is None
         and not view.follows_flight(view.capacity or 0.0, varied=True)
     )
-    full = rule.cause in (causes.RECEIVE_WINDOW, causes.WINDOW_SCALING)
-    behind = full and view.share(part * view.queued) > share / 2
     return "medium" if few or still or behind or not view.facts.place_known else sure
 
 

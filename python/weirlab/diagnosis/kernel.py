@@ -30,7 +30,7 @@ NEEDED: Final = (
 )  # fmt: skip
 """Fields of ``weir tcp watch`` without which there is no diagnosis."""
 USEFUL: Final = (
-    "delivered", "delivered_ce", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes",
+    "bytes_received", "delivered", "delivered_ce", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes",
     "skmem_sndbuf_bytes",
     "bbr_bandwidth_bytes_per_s", "bbr_pacing_gain_256ths",
 )  # fmt: skip
@@ -50,6 +50,8 @@ SILENT_S: Final = 0.1
 """After such a silence a timer triggered a retransmission: half of the least time-out of Linux, as a silence
 begins up to a round trip later than the timer.
 """
+ANSWERED: Final = 0.8
+"""Share of the writes that follow an answer, from which on the application waits for answers."""
 LATE_S: Final = 0.05
 """A busy host may run an application this long after waking it."""
 _RECOVERY, _LOSS = 3, 4
@@ -211,6 +213,8 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
     """The greatest recent fill where it may have blocked the application, else 0; NaN if not reported."""
     written = c["bytes_acked"] + c["wqueue_bytes"]
     writes = np.diff(written, append=written[-1:]) > 0
+    if _writes_after_answers(c, writes):
+        return np.where(np.isfinite(fill), 0.0, np.nan)
     # Until the next sample, ACKs free memory: more than the size of the data in it.
     freed = np.diff(c["bytes_acked"], append=c["bytes_acked"][-1:]) / np.maximum(c["wqueue_bytes"], 1) * fill
     # An application that stops short of a full buffer could have written more.
@@ -225,6 +229,16 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
     late &= ~lasting(late, lasts, LATE_S)
     blocked = np.where((fill >= WAKES_BELOW) & ~freely, most, np.where(late, 1.0, 0.0))
     return np.where(np.isfinite(fill), blocked, np.nan)
+
+
+def _writes_after_answers(c: Mapping[str, Floats], writes: Bools) -> bool:
+    """Whether the application writes when something has come back: its blocks may just fill the buffer."""
+    answers = np.diff(c["bytes_received"], prepend=c["bytes_received"][:1]) > 0
+    answered = answers | np.append(answers[1:], False)
+    rest = answered[~writes]
+    return bool(
+        writes.any() and answered[writes].mean() >= ANSWERED and not (rest.size and rest.mean() > 0.5)
+    )
 
 
 def _delivered(c: Mapping[str, Floats]) -> Floats:

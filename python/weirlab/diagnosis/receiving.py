@@ -34,6 +34,9 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     The columns are named as in ``weir tcp watch`` (:data:`FIELDS`), NaN where the kernel reports nothing. The
     tuple is empty if nothing arrived.
     """
+    # Until the handshake is over, and once the connection has closed, the kernel reports nothing.
+    known = np.isfinite(fields["bytes_received"]) & np.isfinite(fields["rqueue_bytes"])
+    time_ns, fields = time_ns[known], {name: fields[name][known] for name in FIELDS}
     received = fields["bytes_received"]
     if len(time_ns) < 4 or not received[-1] > received[0]:
         return ()
@@ -45,7 +48,8 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     rate = rates(start, lasts, received[:-1], rate_window(lasts, rtt_s))
     # Before Linux 6.2 the kernel does not report its own receive window.
     known = np.isfinite(window)
-    slow = np.asarray(known & (unread > np.fmax(window, fields["rcv_mss_bytes"][:-1])))
+    segment = fields["rcv_mss_bytes"][:-1]
+    slow = _until_read(np.asarray(known & (unread > np.fmax(window, segment))), unread >= segment)
     small = np.asarray(known & ~slow & (rate * rtt_s >= FULL * window))
     rest = known & ~slow & ~small
     return tuple(
@@ -61,6 +65,17 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
             key=lambda finding: -finding.share,
         )
     )
+
+
+def _until_read(slow: Bools, unread: Bools) -> Bools:
+    """``slow``, and the time between two such moments in which there was always something ``unread``.
+
+    Each read opens the window for a while, but a reader that always finds data is slower than the rest.
+    """
+    stretch = np.cumsum(~unread)
+    before = np.maximum.accumulate(np.where(slow, stretch, -1))
+    after = np.minimum.accumulate(np.where(slow, stretch, len(slow) + 1)[::-1])[::-1]
+    return np.asarray(slow | (unread & (before == stretch) & (after == stretch)))
 
 
 def _finding(cause: Cause, part: Bools, lasts: Floats, why: Callable[[Bools], str]) -> list[DiagnosisFinding]:

@@ -27,6 +27,14 @@ QUEUE_S: Final = 0.001
 SHORTEST_WINDOW_S: Final = 0.01
 """Shortest time over which a rate is computed: below it, the rate depends on the order of single packets."""
 
+FULL: Final = 0.8
+"""Share of the capacity from which on it counts as fully used (as in BBR's and Dapper's rules)."""
+EMPTY: Final = 0.5
+"""Share of what the path itself holds below which data in flight fills no queue."""
+EARLY_TRIPS: Final = 2
+"""Round trips with so little in flight that show how long one takes without a queue."""
+SHRUNK: Final = 0.5
+"""Share of the largest window. Below it, the missing part of the window is unread data in the buffer."""
 NEIGHBOURS: Final = 2
 """Samples before and after one, of which most show what it should be like."""
 
@@ -152,6 +160,18 @@ class Timeline:
         usual_s = weighted_quantile(self.rtt_s, self.lasts_s, 0.5)
         calm = np.asarray(~(recent_most(self.recovery.astype(np.float64), self.lasts_s, usual_s) > 0))
         return calm & ~self.starting if (calm & ~self.starting).any() else calm
+
+    def waits_without_flight(self, counts: Bools, full: Bools, capacity: float, least_s: float) -> bool:
+        """Whether round trips were as long before enough was in flight for a queue, as hosts delay ACKs."""
+        early = counts & (np.arange(len(counts)) < int(np.argmax(full)))
+        early &= self.flight_bytes < EMPTY * capacity * least_s
+        if self.lasts_s[early].sum() < EARLY_TRIPS * least_s:
+            return False
+        before, later = (
+            weighted_quantile(self.rtt_s, np.where(part, self.lasts_s, 0.0), 0.5)
+            for part in (early, counts & full)
+        )
+        return before - least_s > FULL * (later - least_s) > 0
 
     def rates(self, amount: Floats, trips: float = 1.0) -> Floats:
         """How much ``amount`` grows per second around each piece, over about ``trips`` round trips."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis.timeline import (
+    FULL,
     QUEUE_S,
+    SHRUNK,
     Timeline,
     TransferFacts,
     lasting,
@@ -26,8 +28,6 @@ QUEUE_RATIO: Final = 1.1
 PLAIN_QUEUE_RATIO: Final = 1.2
 FULL_QUEUE_RATIO: Final = 1.05
 """The same before losses at a bottleneck that is known."""
-FULL: Final = 0.8
-"""Share of the capacity from which on it counts as fully used (as in BBR's and Dapper's rules)."""
 LEAST_QUEUED: Final = 0.1
 """Share of the time with a standing queue from which on the rate meanwhile counts as the capacity."""
 SHARED_TRIPS: Final = 8
@@ -45,10 +45,6 @@ FASTER: Final = 1.12
 """Ratio to the usual delivery rate while it does so."""
 MANY_LOSSES: Final = 0.05
 """Share of the segments that were sent again."""
-EMPTY: Final = 0.5
-"""Share of what the path itself holds below which data in flight fills no queue."""
-EARLY_TRIPS: Final = 2
-"""Round trips with so little in flight that show how long one takes without a queue."""
 STEADY_TRIPS: Final = 16
 """Round trips in which BBR's estimate grows by half as long as its probes find more capacity."""
 STEADY: Final = 1.1
@@ -106,6 +102,21 @@ class TimelineView:
         return np.asarray(full | ((t.start_s - last < rtt) & known & ~self.idle & ~t.held_small))
 
     @cached_property
+    def most_window(self) -> Floats:
+        """The largest receive window so far."""
+        most = np.fmax.accumulate(self.timeline.window_bytes)
+        return np.asarray(np.fmax(most, self.facts.window_before_bytes))
+
+    @cached_property
+    def _reads_late(self) -> Bools:
+        """Unread data closed a full window around here: the kernel's mean RTT has ACKs that came late."""
+        t = self.timeline
+        shrunk = self.window_full & (t.window_bytes < SHRUNK * self.most_window)
+        if t.source != "kernel" or not shrunk.any():
+            return np.zeros(len(t.lasts_s), dtype=bool)
+        return np.asarray(shrunk | (self._near(shrunk) > 0))
+
+    @cached_property
     def unanswered(self) -> Bools:
         """Nothing comes back any more: what the receiver last said of its window tells nothing about it."""
         t, since_s = self.timeline, self.facts.unanswered_s
@@ -149,7 +160,7 @@ class TimelineView:
         return t.rtt_s - (self.facts.min_rtt_s if self.facts.min_rtt_s > 0 else np.inf)
 
     def _waits(self, waited_s: Floats, ratio: float, least_s: float) -> Bools:
-        return np.asarray(waited_s > self.facts.min_rtt_s * (ratio - 1) + least_s)
+        return np.asarray((waited_s > self.facts.min_rtt_s * (ratio - 1) + least_s) & ~self._reads_late)
 
     @cached_property
     def paired(self) -> float | None:
@@ -216,7 +227,7 @@ class TimelineView:
     def _fits(self, counts: Bools, full: Bools, capacity: float, varied: bool) -> bool:
         from weirlab import _engine
 
-        if self._waits_without_flight(counts, full, capacity):
+        if self.timeline.waits_without_flight(counts, full, capacity, self.facts.min_rtt_s):
             return False
         t, facts = self.timeline, self.facts
         # Where less got through later, others may have filled the queue.
@@ -228,18 +239,6 @@ class TimelineView:
         trips = t.start_s, t.rtt_s, t.steady_flight_bytes, counts, t.source == "receiver"
         fits, varies = _engine.queue_explains(*trips, capacity, facts.min_rtt_s, facts.mss_bytes)
         return fits and (varies or not varied)
-
-    def _waits_without_flight(self, counts: Bools, full: Bools, capacity: float) -> bool:
-        """Whether round trips were as long before enough was in flight for a queue, as hosts delay ACKs."""
-        t, least_s = self.timeline, self.facts.min_rtt_s
-        early = counts & (np.arange(len(counts)) < int(np.argmax(full)))
-        early &= t.flight_bytes < EMPTY * capacity * least_s
-        if t.lasts_s[early].sum() < EARLY_TRIPS * least_s:
-            return False
-        before, later = (
-            weighted_quantile(t.rtt_s, np.where(part, t.lasts_s, 0.0), 0.5) for part in (early, counts & full)
-        )
-        return before - least_s > FULL * (later - least_s) > 0
 
     def _undisturbed(self) -> Bools:
         """Where no recovery was near: after one, much is acknowledged at once. Everywhere if that is rare."""

@@ -48,6 +48,36 @@ def test_a_window_that_fell_and_allows_far_more_than_gets_through_opens_when_the
     assert (first.cause.key, first.confidence) == (cause, confidence)
 
 
+@pytest.mark.parametrize(("lowest", "cause"), [(20, "application_read"), (160, "bottleneck")])
+def test_round_trips_that_are_long_while_unread_data_closes_the_window_are_no_queue(
+    lowest: int, cause: str
+) -> None:
+    window = np.where(np.arange(COUNT) % 20 < 10, 160, lowest) * MSS
+    held = {**behind_queue(80_000, window / MSS), "snd_cwnd": 200, "snd_wnd_bytes": window}
+    (first, *_) = found(**held).findings
+    assert first.cause.key == cause
+
+
+@pytest.mark.parametrize(("answers", "cause"), [(0, "send_buffer"), (1, "application_write")])
+def test_a_send_buffer_that_blocks_just_fill_is_not_the_limit_if_each_waits_for_an_answer(
+    answers: int, cause: str
+) -> None:
+    # 30 segments every 10 samples, of which the first ones are acknowledged after 8.
+    at, acked = np.arange(COUNT) // 10 * 30, np.minimum(np.arange(COUNT) % 10 // 8, 1) * 10
+    flight = 30 - acked
+    blocks = {
+        "notsent_bytes": 0,
+        "unacked": flight,
+        "wqueue_bytes": flight * MSS,
+        "bytes_sent": (at + 30) * MSS,
+        "skmem_wmem_queued_bytes": flight * 1.2 * MSS,
+        "skmem_sndbuf_bytes": 30 * MSS,
+        "bytes_acked": (at + acked) * MSS + 1,
+        "bytes_received": answers * (np.arange(COUNT) // 10),
+    }
+    assert found(**blocks).main.key == cause
+
+
 def test_few_segments_in_flight_show_nothing_against_loss() -> None:
     few = {"unacked": 10, "snd_cwnd": 10, "wqueue_bytes": 210 * MSS}
     assert found(total_retrans=3, **few, **delivered(0.05)).main.key == "loss"

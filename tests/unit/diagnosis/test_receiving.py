@@ -81,3 +81,20 @@ def test_without_a_round_trip_no_window_is_called_small() -> None:
 def test_a_kernel_that_does_not_report_its_window_leaves_the_cause_open() -> None:
     (main,) = receiving.findings(TIMES, samples(1_600_000, 60_000, np.nan))
     assert (main.cause.key, main.confidence) == ("unknown", "low")
+
+
+def test_the_time_before_the_handshake_is_over_says_nothing() -> None:
+    told = {name: np.where(np.arange(ROWS) < 50, np.nan, each) for name, each in samples(1e5, 6e4, 0).items()}
+    (main, *others) = receiving.findings(TIMES, told)
+    assert (main.cause.key, others) == ("application_read", [])
+
+
+@pytest.mark.parametrize(("least", "share"), [(15_000, 0.98), (0, 0.4)])
+def test_a_reader_that_always_finds_data_is_slow_while_its_reads_open_the_window(
+    least: float, share: float
+) -> None:
+    # Unread data fills the window in 0.2 s; a read then takes most of it, or all.
+    unread = least + (80_000 - least) * (np.arange(ROWS) % 20) / 20
+    told = {**samples(1e5, 0, 0), "rqueue_bytes": unread, "rcv_wnd_bytes": np.maximum(80_000 - unread, 0)}
+    (main, *_) = sorted(receiving.findings(TIMES, told), key=lambda each: each.cause.key)
+    assert (main.cause.key, main.share) == ("application_read", pytest.approx(share, abs=0.07))

@@ -18,7 +18,7 @@ from weirlab.diagnosis.rules.allowance import (
     window_of,
 )
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.timeline import DELAYED_S
+from weirlab.diagnosis.timeline import DELAYED_S, SHRUNK
 from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, percent, plural, size
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 BUFFER_FULL: Final = 1.0
 """Fill of the send buffer: only a completely full one blocks the application."""
 UNSCALED: Final = 65_535
-SHRUNK: Final = 0.5
-"""Share of the largest window. Below it, the missing part of the window is unread data in the buffer."""
 KEEPS_PACE: Final = 0.5
 """Share of the pacing rate. Data that leaves more slowly is held up by the host."""
 MUCH: Final = 2.0
@@ -149,17 +147,12 @@ def _limited(view: TimelineView) -> Bools:
     return view.window_full & ~view.behind_queue(opened) & ~view.unanswered
 
 
-def _most_window(view: TimelineView) -> Floats:
-    window = view.timeline.window_bytes
-    return np.asarray(np.fmax(np.fmax.accumulate(window), view.facts.window_before_bytes))
-
-
 def _unread(view: TimelineView) -> Bools:
     """The missing part of the window is unread data in the buffer."""
     t, limited = view.timeline, _limited(view)
     if not limited.any():
         return limited
-    shrunk = (t.window_bytes < SHRUNK * _most_window(view)) | (t.window_bytes <= 0)
+    shrunk = (t.window_bytes < SHRUNK * view.most_window) | (t.window_bytes <= 0)
     unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
     return np.asarray(limited & (shrunk | unread))
 
@@ -178,7 +171,7 @@ def _ample(view: TimelineView, ratio: float) -> Bools:
 def _opens_late(view: TimelineView) -> Bools:
     """An ample window that is mostly smaller than it was: it opens when the receiver reads."""
     part = _ample(view, MUCH)
-    lower = part & (view.timeline.window_bytes < FELL * _most_window(view))
+    lower = part & (view.timeline.window_bytes < FELL * view.most_window)
     return part & (view.share(lower.astype(np.float64)) > view.share(part.astype(np.float64)) / 2)
 
 
@@ -202,7 +195,7 @@ def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     later = f"after the last data it took {seconds(after_s)} to read what its buffer held"
     if not part.any():
         return later, ("its window was small until then",)
-    window, most = view.usual(t.window_bytes, part), view.usual(_most_window(view), part)
+    window, most = view.usual(t.window_bytes, part), view.usual(view.most_window, part)
     if most <= 0:
         return "its window was closed", ("its scale is not known, so an open window may have been full, too",)
     small, shut = (
@@ -229,7 +222,7 @@ def _unscaled(view: TimelineView) -> Bools:
     limited = _limited(view)
     if view.facts.window_scaling is not False or not limited.any():
         return np.zeros(len(limited), dtype=bool)
-    most = np.nan_to_num(_most_window(view)).max(initial=0.0)
+    most = np.nan_to_num(view.most_window).max(initial=0.0)
     return np.asarray(limited & (UNSCALED / 2 < most <= UNSCALED))
 
 

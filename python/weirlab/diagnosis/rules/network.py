@@ -9,7 +9,8 @@ import numpy as np
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.allowance import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.view import FULL, MOSTLY, TimelineView
+from weirlab.diagnosis.timeline import FULL
+from weirlab.diagnosis.view import MOSTLY, TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
