@@ -79,3 +79,18 @@ def test_many_numbers_are_tried_by_prefixes_and_edges_of_ranges(many: int) -> No
     assert "+420112000000" in tried.numbers, "the last edge"
     assert (len(tried.numbers) <= MOST_NUMBERS, tried.of > MOST_NUMBERS) == (True, many > 3)
     assert tried == sample(net)
+
+
+def test_a_range_of_its_own_inside_the_prefix_of_a_peer_must_not_go_to_the_peer() -> None:
+    ranges = (
+        "digits: 12}\nengines",
+        'digits: 12}\nPEERS  - {prefix: "+42025", owner: uni, delegated_by: peer}\nengines',
+    )
+    routes = 'routes:\n  - {at: core, prefix: "+4202", to: sbc}\n  - {at: sbc, prefix: "+4202", to: far}\n'
+    inside = BORDER.replace(*ranges).replace("PEERS", '  - {prefix: "+4202", owner: peer}\n')
+    inside = inside.replace("routes:\n", routes)
+    (finding,) = [each for each in found(inside, "own numbers leave") if "+42025..." in each.reason]
+    assert finding.reason == "+42025... belongs to uni (line 10), but core sends +420250000000 to far"
+    assert finding.proposal == "add a route for +42025 at core"
+    mended = inside.replace("routes:\n", 'routes:\n  - {at: core, prefix: "+42025", to: operator}\n')
+    assert not [each for each in found(mended, "own numbers leave") if "+42025..." in each.reason]

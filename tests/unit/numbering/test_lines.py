@@ -60,3 +60,10 @@ def test_a_line_waits_for_no_digit_after_an_emergency_number() -> None:
 def test_the_end_of_a_refused_call_is_what_its_caller_can_hear(arriving: str, lines: list[str]) -> None:
     routes = context(f"routes-{arriving}")
     assert [each for each in routes if each in lines] == lines * sum("via=static" in each for each in routes)
+
+
+def test_a_line_carries_one_call_and_is_busy_for_a_second_one() -> None:
+    net = PlanNetwork(loads(LINES.replace("to: phone", "to: [fax, phone]")), DAY)
+    assert next(calls(net, "+420150", "phone")).end.kind == "answered"
+    # A busy line has answered: the gateway does not try the next target.
+    assert [way.answer for way in calls(net, "+420150", "phone", 1)] == [486]

@@ -75,3 +75,12 @@ def test_engines_compare_and_pass_on_one_spelling_and_know_the_calls_of_later_re
     dialog = proxy[proxy.index("route[DIALOG]") :]
     assert dialog.index("is_known_dlg") < dialog.index("loose_route")
     assert 'remove_hf("Route")' in proxy
+
+
+def test_a_proof_of_a_telephone_whose_calls_do_not_begin_has_no_attacks() -> None:
+    silent = BARRING.replace("core: {kind: proxy,", "core: {kind: gatekeeper,").replace(
+        ", rewrite: [{", ", hm: [{"
+    )
+    silent = silent.replace(", hm: [{match: '^00(.*)$', replace: '+\\1'}]", "")
+    found = planned(PlanNetwork(loads(silent, "plan.yaml"), DAY), fall_back=False)
+    assert [call.caller for call in found if call.answer == 481] == ["far"]

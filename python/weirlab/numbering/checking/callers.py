@@ -239,10 +239,11 @@ def past_bars(network: PlanNetwork) -> Iterator[PlanFinding]:
         barred = network.plan.organisations[owner].barred if owner else ()
         begins = {prefix: _begins(network, owner or "", prefix) for prefix in barred}
         for i, prefix in enumerate(barred):
-            if any(f"+{prefix[1:]}" in found for other, found in begins.items() if other != prefix):
+            before = [*barred[:i], *(other for other in barred[i:] if other not in begins[prefix])]
+            if any(prefix in begins[other] for other in before):
                 continue  # It bars another form of a number whose own bar is checked.
-            passing = {begin: way for begin, form in begins[prefix].items()
-                       if (way := _passed(network, form, name)) is not None}  # fmt: skip
+            tried = ((begin, _passed(network, form, name)) for begin, form in begins[prefix].items())
+            passing = {begin: call for begin, call in tried if call is not None}
             if not passing:
                 continue
             begin, (changer, way) = next(iter(passing.items()))

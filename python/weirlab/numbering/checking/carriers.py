@@ -146,40 +146,50 @@ def _transit(
 
 
 def own_ranges(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Numbers of its own do not leave a network by a route after the trees."""
+    """Numbers of its own do not leave a network by a route after the trees, or by a shorter prefix."""
     if not can_walk(network):
         return
     plan = network.plan
     for at, engine in plan.engines.items():
-        tables = [table for table in network.routes if table[0] == at and table[2]]
-        for i, range_ in network.each_range() if tables and engine.kind == "proxy" else ():
+        routes = any(table[0] == at for table in network.routes)
+        for i, range_ in network.each_range() if routes and engine.kind == "proxy" else ():
             if range_.owner != engine.organisation or not range_.holds(network.day):
                 continue
             for number in (example(network, range_.prefix[1:], ""), *edges_of(range_)[:2]):
-                wrong = number and _leaves(network, at, number, range_.owner)
+                is_own = number and network.owner(number[1:]) == range_.owner
+                wrong = _leaves(network, at, number, range_) if number and is_own else None
                 if wrong:
                     route, to = wrong
+                    is_last = plan.routes[route].after_trees
+                    when = " if no tree has it or its records fail" if is_last else ""
                     where = line(network.book.at("ranges", i))
                     yield warning(
                         "own numbers leave",
                         network.book.at("routes", route),
                         f"{range_.prefix}... belongs to {range_.owner} ({where}), but {at} sends {number} to "
-                        f"{to} if no tree has it or its records fail",
-                        f"add a route for {range_.prefix} at {at} with after_trees: true, to an operator or "
-                        "an announcement",
+                        f"{to}{when}",
+                        f"add a route for {range_.prefix} at {at}"
+                        + (" with after_trees: true, to an operator or an announcement" if is_last else ""),
                     )
                     break
 
 
-def _leaves(network: PlanNetwork, at: str, number: str, owner: str) -> tuple[int, str] | None:
-    """The route after the trees by which a number leaves its owner's network, and who then gets it."""
+def _leaves(network: PlanNetwork, at: str, number: str, range_: Range) -> tuple[int, str] | None:
+    """The route by which a number leaves its owner's network, and who then gets it.
+
+    It is one after the trees, or one for a shorter prefix than that of the number's range, made for others.
+    """
     for way in islice(arrivals(network, Arrival(at, number, "sip", None, None)), _MOST_WAYS):
-        last = next((step for step in reversed(way.steps) if step.what == "prefix"), None)
-        if last is None or not last.facts["after_trees"] or last.engine != at:
+        own = (step for step in reversed(way.steps) if step.what == "prefix")
+        own = (step for step in own if network.plan.engines[step.engine].organisation == range_.owner)
+        last = next(own, None)
+        if last is None or last.engine != at:
+            continue
+        if not last.facts["after_trees"] and len(last.facts["prefix"]) >= len(range_.prefix):
             continue
         if way.end.kind == "external":
             return int(last.place[1]), str(way.end.facts["host"])
-        if way.end.kind == "answered" and network.plan.engines[way.end.engine].organisation != owner:
+        if way.end.kind == "answered" and network.plan.engines[way.end.engine].organisation != range_.owner:
             return int(last.place[1]), way.end.engine
     return None
 

@@ -27,6 +27,7 @@ _ENDS: Final = {
     "no digits": "no digits left (484)",
     "no codec": "no common codec (488)",
     "loop": "loop (482)",
+    "busy": "busy line (486)",
     "no dialog": "request that belongs to no call (481)",
     "too many calls": "call limit (503)",
 }

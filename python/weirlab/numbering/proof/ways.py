@@ -91,7 +91,8 @@ def planned(network: PlanNetwork, *, fall_back: bool) -> list[ProofCall]:
 def _evading(network: PlanNetwork, found: Sequence[ProofCall]) -> Iterator[tuple[Test, str, CallRoute]]:
     """Calls that try to get past the rules of each home: barred numbers in other spellings, and requests that
     belong to no call."""
-    sip = [each for each in found if not each.impossible and program(network, each.caller) == "sipp"]
+    made = (each for each in found if not each.impossible and each.way.legs)
+    sip = [each for each in made if program(network, each.caller) == "sipp"]
     barred = {each.way.engines[-1]: each for each in reversed(sip) if each.way.end.kind == "barred"}
     for each in barred.values():
         for number in spellings(each.test.number):

@@ -361,6 +361,10 @@ def _leg(
         yield arrival.end("no protocol", place, **facts, here=through, there=target.speaks, by=by)
         return
     leaving = common[0]
+    if leaving == "mgcp" and arrival.meanwhile:
+        # A line carries one call, and its gateway knows.
+        yield arrival.end("busy", place, **facts)
+        return
     offer = arrival.offer
     if target.codecs:
         offer = target.codecs if offer is None else tuple(c for c in offer if c in target.codecs)

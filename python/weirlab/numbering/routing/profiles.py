@@ -212,6 +212,9 @@ KAMAILIO_SERVICES: Final = ("e2u+sip", "e2u+h323")
 FALL_BACK: Final = "(404|408|482|483|488|5[0-9][0-9])"
 """Answers after which a proxy tries the next target; a busy or declining callee has answered."""
 
+BUSY: Final = 486
+"""A busy callee has answered."""
+
 _MOST_GROUPS: Final = 6
 _MOST_REFERENCE: Final = 5
 """Of a regexp, in Kamailio's module enum (``SR_RE_MAX_MATCH``)."""
@@ -315,6 +318,8 @@ def can_be_routed(number: str, arriving: Protocol) -> bool:
 
 def falls_back(engine: Engine, answer: int) -> bool:
     """Does ``engine`` try its next target after this answer?"""
+    if engine.kind == "gateway":
+        return answer != BUSY
     return engine.kind != "proxy" or re.fullmatch(FALL_BACK, str(answer)) is not None
 
 

@@ -22,13 +22,13 @@ What = Literal[
 
 EndKind = Literal[
     "answered", "external", "no route", "loop", "not admitted", "barred", "no protocol", "no codec",
-    "no address", "no number", "no digits", "too many calls", "no dialog",
+    "no address", "no number", "no digits", "too many calls", "no dialog", "busy",
 ]  # fmt: skip
 
 ANSWERS: Final[Mapping[EndKind, int]] = {
     "answered": 200, "external": 200, "no route": 404, "loop": 482, "not admitted": 403, "barred": 403,
     "no protocol": 503, "no codec": 488, "no address": 503, "no number": 484, "no digits": 484,
-    "too many calls": 503, "no dialog": 481,
+    "too many calls": 503, "no dialog": 481, "busy": 486,
 }  # fmt: skip
 """The final answer to a SIP caller (RFC 3261, 21)."""
 
@@ -227,6 +227,8 @@ def end(each: RouteEnd) -> str:
             )
         case "no address":
             return f"{facts['host']} has neither an SRV record nor an address in the plan"
+        case "busy":
+            return f"{facts['to']} is a line, which carries one call: it is busy"
         case "no dialog":
             return f"{each.engine} knows no call to which the request belongs"
         case "no number":
