@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from weirlab.base import files
 from weirlab.base.errors import NotMet, Undecided, WeirError
-from weirlab.base.quantities import NOTHING, count, percent, plural, significant, words
+from weirlab.base.quantities import NOTHING, count, percent, plural, rate, significant, words
 from weirlab.base.tables import Table
+from weirlab.base.units import NS_PER_S
 from weirlab.devices.planning.requiring import rules_met
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
 from weirlab.requirements import DemandCase
@@ -24,6 +25,24 @@ MARGIN: Final = 0.08
 
 
 @dataclass(frozen=True)
+class ChangeCost:
+    """What a device carries before and after a change of rules, by its profile."""
+
+    device: str
+    before_pps: float
+    after_pps: float
+    extrapolated: bool
+    """The mean position lies outside the profiled range."""
+
+    @property
+    def cells(self) -> list[str]:
+        times = [f"{NS_PER_S / pps:,.0f} ns" for pps in (self.before_pps, self.after_pps)]
+        name = self.device + (" (extrapolated)" if self.extrapolated else "")
+        ratio = self.after_pps / self.before_pps - 1
+        return [name, rate(self.before_pps), rate(self.after_pps), f"{ratio:+.1%}".replace("%", " %"), *times]
+
+
+@dataclass(frozen=True)
 class RulesetChangeOutcome:
     """Two files with rules, compared by the packets that the first one counted."""
 
@@ -32,6 +51,8 @@ class RulesetChangeOutcome:
     change: RulesetChange
     margin: float
     """Growth of the mean matching position that is accepted, as a ratio."""
+    costs: tuple[ChangeCost, ...] = ()
+    """By device with a profile."""
 
     @property
     def verdict(self) -> Literal["unchanged", "not worse", "worse", "cannot tell"]:
@@ -135,8 +156,8 @@ class RulesetChangeOutcome:
         why = f"it depends on rules that {self.before} did not count"
         return replace(case, low=low, high=case.value, why=why)
 
-    def table(self) -> Table:
-        """Both rulesets."""
+    def tables(self) -> list[Table]:
+        """Both rulesets, and what devices carry with them."""
         walks = ((self.before, self.change.before), (self.after, self.change.after))
         columns = ["Rules", "Packets counted", "Rules per packet"]
         rows = [
@@ -146,7 +167,11 @@ class RulesetChangeOutcome:
         if any(walk.uncounted for _, walk in walks):
             columns.append("Without a counter")
             rows = [[*row, count(len(walk.uncounted))] for row, (_, walk) in zip(rows, walks, strict=True)]
-        return Table("Change of rules", columns, rows)
+        found = [Table("Change of rules", columns, rows)]
+        if self.costs:
+            columns = ["Device", "Threshold", "Then", "Change", "Per packet", "Then"]
+            found.append(Table("Predicted cost of the change", columns, [one.cells for one in self.costs]))
+        return found
 
     def problem(self) -> WeirError | None:
         """The error if packets meet more rules than the margin allows, or if that cannot be told."""
@@ -165,6 +190,7 @@ class RulesetChangeOutcome:
             "mean_position": _known(change.after.mean_position),
             "growth_ratio": change.growth_ratio,
             "margin": self.margin,
+            "costs": [asdict(one) for one in self.costs],
             "least_mean_position": _known(change.least_position),
             "own_mean_position": None if change.own is None else _known(change.own.mean_position),
             "verdict": self.verdict,

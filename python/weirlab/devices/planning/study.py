@@ -16,7 +16,7 @@ from weirlab.base.quantities import words
 from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.devices.planning import requiring as required_plans
-from weirlab.devices.planning.changes import compare_rulesets
+from weirlab.devices.planning.changes import ChangeCost, compare_rulesets
 from weirlab.devices.planning.outcome import (
     TRIALS_S,
     FreedGain,
@@ -45,7 +45,7 @@ from weirlab.model.planning.requirements import NOTHING_LOST, Requirement, limit
 from weirlab.model.servers import SeveralServers
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import stand_in
-from weirlab.rules import Advice
+from weirlab.rules import Advice, RulesetChange
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import mean_bytes
@@ -128,6 +128,8 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             [why if alone else _named(one.device, why) for one in answers for why in one.refused],
             modelling.profile_of(store, devices[0].profiled[0]) if len(devices[0].profiled) == alone else (),
         )
+    if change is not None:
+        change = replace(change, costs=_costs(devices, question, change.change))
     ruled = None
     if advice is not None and source is not None and request.ruleset is not None:
         _write_reordered(source, advice, request)
@@ -336,6 +338,22 @@ def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceMix |
     if load is not None:
         return "device"
     raise InputError("give a load (--rate, or --calls with --codec) or rules (--rules, --ruleset), or --find")
+
+
+def _costs(
+    devices: Sequence[PlanDevice], question: PlanningQuestion, change: RulesetChange
+) -> tuple[ChangeCost, ...]:
+    """What each device carries before and after ``change``; nothing if no packet was counted."""
+    frame = question.frame_bytes if question.frame_bytes is not None else 64.0
+    places = np.array([change.before.mean_position, change.known.mean_position])
+    if not np.isfinite(places).all():
+        return ()
+    found = []
+    for device in devices:
+        before, after = device.model.threshold_pps(places, frame)
+        half = device.model.predict(np.array([before, after]) / 2, frame, places, question.gap_scv)
+        found.append(ChangeCost(device.name, float(before), float(after), bool(half.extrapolated.any())))
+    return tuple(found)
 
 
 def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> RulesetGain:

@@ -55,7 +55,7 @@ def tables(outcome: PlanOutcome) -> list[Table]:
             gates.table(outcome.judged_devices, "Counted" if outcome.question is None else "Predicted")
         )
     if outcome.change is not None:
-        found.append(outcome.change.table())
+        found += outcome.change.tables()
     if outcome.question is not None:
         found.append(_answers(outcome))
         found += _outlooks(outcome)

@@ -172,6 +172,21 @@ def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
     assert "if it could move: 1" in " ".join(told.split())
 
 
+def test_a_change_of_rules_costs_time_per_packet_where_a_profile_is_at_hand(
+    weir: Weir, devices: Path, saved: Path, tmp_path: Path
+) -> None:
+    before = tmp_path / "before.rules"
+    before.write_text(RULES.format(fillers=""))
+    asked = ("plan", devices, "--ruleset", saved, "--before", before, "--margin", "20000%")
+    change = weir(*asked, "--json").json["change"]
+    assert [cost["device"] for cost in change["costs"]] == ["old", "new"]
+    old = change["costs"][0]
+    times = [1e9 / old[name] for name in ("before_pps", "after_pps")]
+    rules = change["mean_position"] - change["mean_position_before"]
+    assert times[1] - times[0] == pytest.approx(OLD.per_rule_ns * rules, rel=0.05)
+    assert "Predicted cost of the change" in weir(*asked).out
+
+
 def test_more_rules_per_packet_than_before_end_with_9_without_a_model(
     weir: Weir, saved: Path, tmp_path: Path
 ) -> None:
