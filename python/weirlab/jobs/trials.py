@@ -85,7 +85,7 @@ class TrialOutcome:
     def queue_packets(self) -> float:
         """Packets inside the device; see :func:`queue_packets`."""
         result = self.record.result
-        return queue_packets(result.histogram.quantile_ns(0.5), result.forwarding_pps)
+        return queue_packets(result.delay_mean_ns, result.forwarding_pps)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the columns of the store's table ``trials``, CPU states by role, and estimates."""
@@ -121,12 +121,12 @@ class TrialOutcome:
         )
 
 
-def queue_packets(delay_p50_ns: float, forwarding_pps: float) -> float:
-    """Packets inside the device by Little's law: median delay times forwarding rate.
+def queue_packets(delay_mean_ns: float, forwarding_pps: float) -> float:
+    """Packets inside the device by Little's law: mean delay times forwarding rate.
 
     In overload this is the length of the device's queue.
     """
-    return delay_p50_ns * 1e-9 * forwarding_pps
+    return delay_mean_ns * 1e-9 * forwarding_pps
 
 
 def rules_met(row: Mapping[str, Any]) -> RuleEncounters | None:
@@ -268,6 +268,12 @@ def trial(work: Work, lab: Lab, dut: Dut, request: TrialRequest) -> TrialOutcome
                     ),
                     set_rules=False,
                 )
+    # The run is complete: only now is it known in which state the host was in most trials.
+    why = dict(writer.run.trials().select("trial_id", "invalid").iter_rows())
+    records = [
+        replace(each, invalid=(why[each.trial_id],)) if each.valid and why[each.trial_id] else each
+        for each in records
+    ]
     cable = in_use.nearest(records[-1].result.achieved_pps) if in_use else None
     return TrialOutcome(writer.run_id, calibration, tuple(records), cable, on_wire_ns, request.latency)
 

@@ -92,6 +92,13 @@ class Run:
             self.put_json(HOST, {"handover_ns": reference})
         return reference
 
+    def keep_states(self) -> None:
+        """Write into the table of trials which of them do not count because of the host's state."""
+        attempts, trials = self._attempts(), self.trials()
+        if trials["valid"].sum() < attempts["valid"].sum():
+            self.settle_host()
+            tables.replace(self.path, "trials", trials)
+
     def _settled_host(self) -> float | None:
         return self.get_json(HOST, lambda kept: float(kept["handover_ns"])) if self.has(HOST) else None
 

@@ -169,6 +169,11 @@ def merge(run_path: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+def replace(run_path: Path, table: str, frame: pl.DataFrame) -> None:
+    """Replace ``table`` of a run whose parts are merged."""
+    _write(table_file(run_path, table), frame)
+
+
 def sweep(run_path: Path) -> None:
     """Delete files that a killed writer left half-written."""
     for folder in (run_path, run_path / PARTS_DIR):

@@ -179,6 +179,8 @@ class RunWriter:
                 self.path
             )
             tables.compact(self.path)
+            if status == "complete":
+                self._run.keep_states()
         finally:
             self._lock.release()
         index.note(self.path)

@@ -8,16 +8,19 @@ import pytest
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.profile import tables
+from weirlab.jobs import testbeds
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.trials import TrialOutcome, TrialRequest, trial, wire_ns
 from weirlab.jobs.work import Work
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import TrialEntry, run_trial
 from weirlab.measure.calibrate import CalibrationPoint
+from weirlab.records import EngineResult, HostSample
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance, make_spec
 from weirlab.traffic.sizes import Constant, SizeMix, parse_sizes
+from weirlab.traffic.spec import Traffic
 
 Scripted = Callable[..., FakeBed]
 
@@ -163,3 +166,27 @@ def test_an_interrupted_trial_names_its_run_and_closes_the_bed(store: Store, scr
     assert caught.value.kept == 0
     assert store.open("last").manifest.status == "interrupted"
     assert bed.closed
+
+
+class MovedHost(FakeBed):
+    """Its host has the CPUs further apart from the fifth trial on."""
+
+    trials = 0
+
+    def run(self, traffic: Traffic) -> EngineResult:
+        self.trials += 1
+        return super().run(traffic)
+
+    def host(self) -> HostSample:
+        return replace(super().host(), handover_ns=245.0 if self.trials > 4 else 66.0)
+
+
+def test_a_repetition_in_another_state_of_the_host_does_not_count_anywhere(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: MovedHost())
+    request = TrialRequest(make_spec(1e5), attempts=1, repetitions=6)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), request)
+    assert outcome.repetitions[0].valid
+    assert not outcome.repetitions[-1].valid
+    assert [each.valid for each in outcome.repetitions] == store.open("last").trials()["valid"].to_list()

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
-from weirlab.store import states
+from weirlab.store import Store, states
+from weirlab.testing import make_record
 
 
 def trials(*handovers: float | None, role: str = "profile") -> pl.DataFrame:
@@ -41,3 +44,14 @@ def test_an_invalid_trial_keeps_its_own_reason() -> None:
 def test_the_profile_decides_where_there_is_one() -> None:
     both = pl.concat([trials(66, role="profile"), trials(245, 245, 245, role="verify")])
     assert states.reference_ns(both) == pytest.approx(66)
+
+
+def test_a_complete_run_keeps_which_trials_were_of_another_state(store: Store) -> None:
+    handovers = (66, 68, 245, 67)
+    with store.create("trial", {}, {}) as writer:
+        for index, ns in enumerate(handovers):
+            record = make_record(run_id=writer.run_id, index=index)
+            writer.add(replace(record, host=replace(record.host, handover_ns=float(ns))))
+    kept = pl.read_parquet(writer.path / "trials.parquet").sort("index")
+    assert kept["valid"].to_list() == [True, True, False, True]
+    assert kept.select("valid", "invalid").equals(writer.run.trials().select("valid", "invalid"))

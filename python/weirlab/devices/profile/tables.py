@@ -114,7 +114,7 @@ def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
 def _queued(packets: float | None) -> str:
     if packets is None or math.isnan(packets):
         return NOTHING
-    return f"{packets:.4g} (median delay x forwarding rate)"
+    return f"{packets:.4g} (mean delay x forwarding rate)"
 
 
 def profile(outcome: ProfileOutcome) -> list[Table]:

@@ -64,15 +64,20 @@ def repeated(repetitions: Sequence[Mapping[str, Any]]) -> str:
     valid = [each for each in repetitions if each["valid"]]
     if len(valid) < 2:
         return f" {len(valid)} of {len(repetitions)} repetitions counts." if valid else ""
-    forwarded, lost, p99 = (
+    forwarded, lost, p50, p99 = (
         " to ".join(dict.fromkeys(told(end([each[name] for each in valid])) for end in (min, max)))
-        for name, told in (("forwarding_pps", rate), ("loss_ratio", percent), ("delay_p99_ns", duration))
+        for name, told in (
+            ("forwarding_pps", rate),
+            ("loss_ratio", percent),
+            ("delay_p50_ns", duration),
+            ("delay_p99_ns", duration),
+        )
     )
     left = len(repetitions) - len(valid)
     others = f" ({left} more {'does' if left == 1 else 'do'} not count)" if left else ""
     return (
-        f" That is the median of {len(valid)} repetitions{others}: {forwarded} were forwarded, {lost} of the "
-        f"packets were lost, p99 was {p99}."
+        f" That is one of {len(valid)} repetitions{others}, the middle one by loss and p99. In all of them, "
+        f"{forwarded} were forwarded, {lost} of the packets were lost, the median delay was {p50}, p99 {p99}."
     )
 
 
@@ -114,7 +119,7 @@ def _forwarded(found: Mapping[str, Any]) -> str:
     return (
         f"forwarded {rate(found['forwarding_pps'])} of {rate(found['achieved_pps'])} "
         f"({percent(found['loss_ratio'])} lost); median delay {p50}, p99 {p99}, "
-        f"about {queue_packets(found['delay_p50_ns'], found['forwarding_pps']):.0f} packets in the device."
+        f"about {queue_packets(found['delay_mean_ns'], found['forwarding_pps']):.0f} packets in the device."
     )
 
 
