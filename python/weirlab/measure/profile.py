@@ -183,7 +183,7 @@ def measure(
     meter.tell(_summary(scouting))
     outcome = run(bed, planned, writer, meter, first_index=len(scouts), terms=terms)
     made = sum(writer.attempts.values()) - before
-    invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + outcome.invalid
+    invalid = sequence.without_valid(writer, range(len(scouts))) + outcome.invalid
     return SequenceOutcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s, outcome.stopped)
 
 

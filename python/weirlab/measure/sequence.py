@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -176,7 +176,8 @@ def run(
     )
     everything = range(len(plan.specs))
     # Those of another state count as missing once the run has settled on one.
-    missing = () if settled_ns is None else _missing(writer, plan)
+    planned = range(plan.first_index, plan.first_index + len(plan.specs))
+    missing = () if settled_ns is None else without_valid(writer, planned)
     done = {index - plan.first_index for index in writer.done.difference(missing)}.intersection(everything)
     for _ in done:
         meter.skip()
@@ -204,7 +205,7 @@ def run(
     writer.prepare_reading()
     if part.settle:
         settled_ns = writer.run.settle_host()
-    missing = _missing(writer, plan)
+    missing = without_valid(writer, planned)
     if part.settle and settled_ns is not None and not stopped:
         meter.expect_more(trial_s(plan.specs[index - plan.first_index]) for index in missing)
         for index in missing:
@@ -215,15 +216,14 @@ def run(
             with patience_left.spending():
                 last = do(index - plan.first_index, most)[-1]
                 meter.count(f"again: {describe_spec(spec)}", last, trial_s(spec))
-        missing = _missing(writer, plan)
+        missing = without_valid(writer, planned)
     return SequenceOutcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
 
 
-def _missing(writer: RunWriter, plan: TrialPlan) -> tuple[int, ...]:
-    """Indices of the plan's trials without a valid attempt."""
-    trials = writer.run.trials()
-    done = set(trials.filter("valid")["index"].to_list())
-    return tuple(i for i in range(plan.first_index, plan.first_index + len(plan.specs)) if i not in done)
+def without_valid(writer: RunWriter, indices: Iterable[int]) -> tuple[int, ...]:
+    """Those of ``indices`` that have no valid attempt, as far as the host's state is known."""
+    done = set(writer.run.trials().filter("valid")["index"].to_list())
+    return tuple(index for index in indices if index not in done)
 
 
 def next_index(writer: RunWriter, *plan_names: str) -> int:

@@ -163,7 +163,7 @@ def measure(
         )
         everything = run(PLAN, len(scouts), planned, again, last=True)
     made = sum(writer.attempts.values()) - before
-    invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + everything.invalid
+    invalid = sequence.without_valid(writer, range(len(scouts))) + everything.invalid
     ended = stopped or everything.stopped
     outcome = SequenceOutcome(len(scouts) + len(planned), made, invalid, clock() - begun_s, ended)
     return AdaptiveOutcome(outcome, tuple(rounds), adaptive.grid_trials, adaptive.target_ratio)
