@@ -34,10 +34,10 @@ def with_error(value: float, stderr: float | None, unit: str) -> str:
     if not determined(value, stderr):
         return UNDETERMINED
     if stderr is None or not math.isfinite(stderr) or stderr <= 0:
-        return f"{significant(value)} {unit}"
+        return f"{significant(value)} {unit}".rstrip()
     digits = min(max(-math.floor(math.log10(stderr)), 0), 2 if unit == "ns" else FINEST)
     # An error is never shown as none.
-    return f"{value:,.{digits}f} ± {max(stderr, 0.1**digits):,.{digits}f} {unit}"
+    return f"{value:,.{digits}f} ± {max(stderr, 0.1**digits):,.{digits}f} {unit}".rstrip()
 
 
 def _short(text: str) -> str:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 _WHY: Final = {
-    "unsteady": "in overload, but forwards less than 90 % of what others do; counted",
-    "lossy": "loses packets below the threshold; used for intervals alone",
+    "unsteady": "load of 98 % of the threshold or more, forwards less than 90 % of what others do; counted",
+    "lossy": "loses packets at a lighter load; used for intervals alone",
     "late": "loses nothing below the threshold, but still had packets queued at its end; counted",
 }
 
