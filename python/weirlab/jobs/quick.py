@@ -107,8 +107,13 @@ class QuickProfile:
     @property
     def settings(self) -> int:
         """How many settings it has: matching positions times frame sizes, with equal and random gaps."""
+        return self.places * len(self.scenario().profile.arrivals)
+
+    @property
+    def places(self) -> int:
+        """Matching positions times frame sizes."""
         profile = self.scenario().profile
-        return len(profile.positions) * len(profile.sizes) * len(profile.arrivals)
+        return len(profile.positions) * len(profile.sizes)
 
     @property
     def expected_s(self) -> float:

@@ -26,7 +26,7 @@ from weirlab.cli.options import (
     reading,
 )
 from weirlab.cli.results import documents as xml
-from weirlab.devices.comparison.wording import assumptions, change, interval, sentence, tables
+from weirlab.devices.comparison.wording import assumptions, change, interval, margin, sentence, tables
 
 if TYPE_CHECKING:
     from weirlab.devices.comparison.study import ComparisonOutcome
@@ -285,8 +285,8 @@ def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:
         xml.JunitCase(
             one.title,
             kinds.get(one.verdict, "passed"),
-            f"{one.verdict}: {change(one, one.change)} {interval(one, outcome.terms.certainty)}, "
-            f"margin {change(one, one.margin)}" + (f"; {one.why}" if one.why else ""),
+            f"{one.text}: {change(one, one.change)} {interval(one, outcome.terms.certainty)}, "
+            f"margin {margin(one)}" + (f"; {one.why}" if one.why else ""),
         )
         for one in outcome.findings
     ]

@@ -53,7 +53,7 @@ def page(run: Run) -> Story:
             Tile(
                 finding.title,
                 wording.change(finding, finding.change),
-                f"{finding.verdict}, {wording.interval(finding, outcome.terms.certainty)}",
+                f"{finding.text}, {wording.interval(finding, outcome.terms.certainty)}",
             )
             for finding in outcome.findings
         ),

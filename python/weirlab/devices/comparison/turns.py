@@ -80,7 +80,7 @@ class TurnsPlan:
 
     def forecast(self, terms: ComparisonTerms) -> str:
         """What this can find, and how long it takes."""
-        settings = min(self.before.settings, self.after.settings)
+        settings = min(side.places if self.beside else side.settings for side in self.sides)
         power_of = power_of_pairs if self.beside else power
         count = self.pairs or (PAIRS if self.beside else PROFILES)
         foreseen = power_of(settings, count, terms)

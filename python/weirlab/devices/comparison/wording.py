@@ -24,10 +24,10 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
     rows = [
         (
             one.title,
-            one.verdict,
+            one.text,
             change(one, one.change),
             interval(one, sure),
-            change(one, one.margin).replace("+", "± "),
+            margin(one),
             str(one.places),
             f"{significant(one.scatter * 100, 2)} % ({one.source})"
             if math.isfinite(one.scatter)
@@ -85,7 +85,8 @@ def sentence(outcome: ComparisonOutcome) -> str:
     deciding = [one for one in outcome.findings if one.verdict == verdict]
     sure = outcome.terms.certainty
     told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
-    said = f"{_LEADS[verdict]}: {told}."
+    allowed = words([f"{one.title} {margin(one)}" for one in outcome.findings])
+    said = f"{_LEADS[verdict]}: {told}. Margins: {allowed}."
     return _made(outcome, " ".join((said, *_forwarded(outcome), *_rules_met(outcome), *ways_out(outcome))))
 
 
@@ -147,11 +148,11 @@ def ways_out(outcome: ComparisonOutcome) -> list[str]:
 
 
 def _runs_needed(one: ComparisonFinding, pairs: bool) -> str:
-    provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
+    provable, wanted = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
     count = one.runs_needed or 1
     more = f"--pairs {count}" if pairs else f"{plural(count, 'run')} of each, in turns"
     only = f"This can only prove {one.title} unchanged within {provable}"
-    return f"{only}; for the margin of {margin} take {more}."
+    return f"{only}; for the margin of {wanted} take {more}."
 
 
 def assumptions(outcome: ComparisonOutcome) -> list[str]:
@@ -174,6 +175,11 @@ def change(one: ComparisonFinding, value: float) -> str:
     digits, unit = (3, "points") if one.quantity == "loss" else (1, "%")
     number = f"{value * 100:+.{digits}f}"
     return f"{number if number.strip('+-0.') else '0'} {unit}"
+
+
+def margin(one: ComparisonFinding) -> str:
+    """``± 5.0 %``."""
+    return change(one, one.margin).replace("+", "± ")
 
 
 def interval(one: ComparisonFinding, certainty: float) -> str:

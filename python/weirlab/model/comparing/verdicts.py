@@ -110,6 +110,14 @@ class ComparisonFinding:
         return *self.within, WITHIN_LEVEL
 
     @property
+    def text(self) -> str:
+        """The verdict in words: a change that is proved, but within the margin, has its direction."""
+        low, high = self.within
+        if self.verdict != "unchanged" or low <= 0 <= high or math.isnan(low):
+            return self.verdict
+        return f"{'better' if (low > 0) == (self.quantity == 'rate') else 'worse'}, within the margin"
+
+    @property
     def title(self) -> str:
         return QUANTITIES[self.quantity]
 

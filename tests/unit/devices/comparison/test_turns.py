@@ -56,7 +56,7 @@ def test_two_devices_are_measured_in_turns_and_compared(weir: Weir, turns: list[
 
 def test_a_margin_that_is_too_narrow_for_the_time_is_told_before_anything_is_measured() -> None:
     sides = [QuickProfile(name, positions=(0, 400), frames=(64,)) for name in ("iptables", "nftables")]
-    plan, settings = TurnsPlan(sides[0], sides[1], pairs=10), sides[0].settings
+    plan, settings = TurnsPlan(sides[0], sides[1], pairs=10), sides[0].places
 
     def forecast(margin: float) -> str:
         return plan.forecast(ComparisonTerms(dict.fromkeys(paired.MARGINS, 1.0) | {"p99": margin}))

@@ -256,3 +256,23 @@ def test_the_interval_that_is_shown_decides_the_verdict(usual: list[Digest], slo
                 assert level == pytest.approx(0.9)
                 assert (-found.margin <= low and high <= found.margin) == (found.verdict == "unchanged")
                 assert found.provable == pytest.approx(max(abs(low), abs(high)))
+
+
+def test_a_proved_change_within_the_margin_is_not_called_unchanged() -> None:
+    def found(quantity: Compared, low: float, high: float) -> str:
+        return ComparisonFinding(
+            quantity,
+            "unchanged",
+            (low + high) / 2,
+            low,
+            high,
+            0.25,
+            1,
+            0.0,
+            "repetitions",
+            within=(low, high),
+        ).text
+
+    assert found("p99", 0.08, 0.21) == "worse, within the margin"
+    assert found("rate", 0.01, 0.02) == "better, within the margin"
+    assert found("mean", -0.01, 0.02) == "unchanged"
