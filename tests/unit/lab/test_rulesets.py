@@ -19,6 +19,7 @@ from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.aiming import candidates
 from weirlab.lab.dut.ruleset import RulesetDriver
+from weirlab.lab.dut.rulesets.listing import better_format
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource, sniff, variant
 from weirlab.records import RuleEncounters, RuleSetup
 from weirlab.rules.iptables.saved import by_family, iptables_path
@@ -268,6 +269,22 @@ def test_refusal_shows_the_words_of_nft_with_the_files_name() -> None:
     message = tool.refusal("nft", NFT_SAYS, "table ip t {\n  rule\n}\n", "my.nft")
     assert message.startswith("my.nft, line 2: refused by nft: my.nft:2:3-6: Error: syntax error")
     assert message.count("rule\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "line", "output"),
+    [
+        ("Error: unsupported xtables compat expression", "xt match recent drop", "iptables-save -c"),
+        ("Error: syntax error, unexpected reject", "counter packets 5 bytes 9 jump reject", "nft -j"),
+        ("Error: syntax error, unexpected reject", "jump reject # handle 7", "nft -j"),
+        ("Error: syntax error, unexpected reject", "counter jump reject", ""),
+    ],
+)
+def test_a_listing_that_nft_does_not_load_is_to_be_given_in_another_format(
+    refusal: str, line: str, output: str
+) -> None:
+    assert output in (found := better_format(refusal, line))
+    assert bool(found) == bool(output)
 
 
 def test_refusal_without_a_line_or_words_still_says_who_refused_what() -> None:

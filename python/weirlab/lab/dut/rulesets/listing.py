@@ -38,6 +38,8 @@ _BYTECODE: Final = ("nft", "--debug=netlink", "list", "ruleset")
 _HIDDEN: Final = "l3proto"
 """What nft does not list where it seems implied. But packets that are not tracked have none."""
 _RULE: Final = re.compile(r"^(?P<table>\w+ \S+) \S+ (?P<handle>\d+)(?: \d+)? *$")
+_COUNTED: Final = re.compile(r"# handle \d|\bpackets \d+ bytes \d")
+"""What nft prints, and hardly anybody writes."""
 _SEPARATOR: Final = "\f"
 _REFUSED: Final = 60
 """Exit code of the script if nft refuses the rules."""
@@ -276,7 +278,8 @@ def _listed(
         env=programs.environment(LC_ALL="C"),
     )
     if done.returncode == _REFUSED:
-        raise InputError(tool.refusal(LOAD[0], located(done.stderr), text, source))
+        refusal = tool.refusal(LOAD[0], located(done.stderr), text, source)
+        raise InputError(refusal + better_format(done.stderr, text))
     parts = done.stdout.split(_SEPARATOR)
     if done.returncode != 0 or len(parts) != len(listings) + 1:
         why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
@@ -285,6 +288,18 @@ def _listed(
             f"does not work here ({why}); run as root, or give the output of nft -j list ruleset"
         )
     return NftListing(parts[0], parts[1], hidden=_hidden(parts[2]))
+
+
+def better_format(refusal: str, text: str) -> str:
+    """What to give instead of a listing that nft prints and does not load, as a further line of ``refusal``.
+
+    It cannot load matches and targets of iptables, or chains with names of its own language.
+    """
+    if "xtables" in refusal:
+        return "\n    iptables made these rules: give the output of iptables-save -c"
+    if _COUNTED.search(text):
+        return "\n    if nft printed these rules so, give the output of nft -j list ruleset"
+    return ""
 
 
 def _hidden(bytecode: str) -> frozenset[RuleKey]:
