@@ -222,10 +222,12 @@ def parse(text: str, known: Sequence[Quantity]) -> Demand:
     return Demand(text.strip(), quantity, comparison, value, unit)
 
 
-def judge(demand: Demand, cases: Sequence[DemandCase]) -> DemandJudgement:
-    """Whether ``demand`` is met in all of ``cases``."""
+def judge(
+    demand: Demand, cases: Sequence[DemandCase], decided: Sequence[Verdict] | None = None
+) -> DemandJudgement:
+    """Whether ``demand`` is met in all of ``cases``; ``decided`` if more than their ends tells."""
     seen = [_in_unit(demand, case) for case in cases] or [DemandCase.unknown("nothing was measured")]
-    verdicts = [decide(demand, *case.ends) for case in seen]
+    verdicts = [decide(demand, *case.ends) for case in seen] if decided is None else list(decided)
     order: tuple[Verdict, ...] = ("not met", "undecided", "met")
     overall = next(verdict for verdict in order if verdict in verdicts)
     deciding = [case for case, verdict in zip(seen, verdicts, strict=True) if verdict == overall]

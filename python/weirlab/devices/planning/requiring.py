@@ -97,7 +97,7 @@ def _demand(limit: QuantityLimit, source: str) -> tuple[Demand, str]:
     return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
 
 
-_VERDICTS: Final[dict[Decision, Verdict]] = {"meets": "met", "undecided": "undecided", "misses": "not met"}
+VERDICTS: Final[dict[Decision, Verdict]] = {"meets": "met", "undecided": "undecided", "misses": "not met"}
 
 
 def _limit(demand: Demand, source: str, answer: PlanAnswer, limits: Mapping[str, float]) -> DemandJudgement:
@@ -111,7 +111,7 @@ def _limit(demand: Demand, source: str, answer: PlanAnswer, limits: Mapping[str,
     floor, bound = look.floors[field], look.bounds[field]
     at_most = max(demand.value, NO_LOSS) if demand.quantity is LOSS else demand.value
     if at_most == limits[field]:
-        verdict = _VERDICTS[look.decisions[field]]
+        verdict = VERDICTS[look.decisions[field]]
     else:
         verdict = "met" if bound <= at_most else "not met" if floor > at_most else "undecided"
     why = "the trials of the profile scatter too much: profile again with more repetitions"

@@ -11,7 +11,7 @@ has to be monotone: the answer is the end of the stretch that begins at the lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
@@ -143,6 +143,23 @@ ROOM: Final = NEAR[1]
 this close to its threshold is near it, and a plan must not rely on that."""
 
 
+def decision(limit: QuantityLimit, values: Sequence[float], floor: float, bound: float) -> Decision:
+    """The decision on one limit.
+
+    ``values`` are predicted at a load lower by :data:`ROOM`, at the load, and at one as much higher, between
+    ``floor`` and ``bound`` at the load. ``undecided`` is due to the profile: bounds lie on both sides of the
+    limit although the prediction is clear of it. It is on the same side at a load a tenth higher, or lower if
+    it misses the limit, and the bound on the other side is more than a tenth away. A bound of the loss is
+    always far from a predicted loss of zero.
+    """
+    lighter, usual, heavier = (value <= limit.at_most for value in values)
+    wide_above, wide_below = bound > ROOM * values[1], floor <= limit.at_most and floor * ROOM < values[1]
+    if limit.quantity == "loss_ratio":
+        wide_above, wide_below = True, floor <= limit.at_most
+    unclear = (usual and heavier and wide_above) or (not (lighter or usual) and wide_below)
+    return "meets" if bound <= limit.at_most else "undecided" if unclear else "misses"
+
+
 @dataclass(frozen=True)
 class LoadFloor:
     """A model that answers for a load below the lowest profiled one as for that: a bound, as a lighter load
@@ -251,32 +268,18 @@ class Judge:
         return worst(self.decisions(settings))
 
     def decisions(self, settings: OperatingPoints) -> tuple[Decision, ...]:
-        """The decision on each limit at a single setting with the requested certainty.
-
-        ``undecided`` is due to the profile: bounds lie on both sides of the limit although the prediction is
-        clear of it. It is on the same side at a load a tenth higher, or lower if it misses the limit, and the
-        bound on the other side is more than a tenth away. A bound of the loss is always far from a predicted
-        loss of zero.
-        """
+        """The :func:`decision` on each limit at a single setting with the requested certainty."""
         foreseen = replace(self, certainty=LEAST)
         rate = np.asarray(settings.rate_pps, dtype=np.float64)
-        lighter, usual, heavier = (
+        near = [
             (pps, self.model.predict(pps, settings.frame_bytes, settings.position, self.gap_scv))
             for pps in (rate / ROOM, rate, rate * ROOM)
-        )
+        ]
         found: list[Decision] = []
         for limit in self.limits:
-            bound, floor = (each(usual[1], limit.quantity, rate) for each in (self.bound, self.floor))
-            keeps = [
-                bool(foreseen.bound(prediction, limit.quantity, pps) <= limit.at_most)
-                for pps, prediction in (lighter, usual, heavier)
-            ]
-            value = getattr(usual[1], limit.quantity)
-            wide_above, wide_below = bound > ROOM * value, floor <= limit.at_most and floor * ROOM < value
-            if limit.quantity == "loss_ratio":
-                wide_above, wide_below = True, floor <= limit.at_most
-            unclear = (keeps[1] and keeps[2] and wide_above) or (not any(keeps[:2]) and wide_below)
-            found.append("meets" if bound <= limit.at_most else "undecided" if unclear else "misses")
+            bound, floor = (each(near[1][1], limit.quantity, rate) for each in (self.bound, self.floor))
+            values = [float(foreseen.bound(prediction, limit.quantity, pps)) for pps, prediction in near]
+            found.append(decision(limit, values, float(floor), float(bound)))
         return tuple(found)
 
     def uncertain(self, settings: OperatingPoints) -> tuple[str, ...]:

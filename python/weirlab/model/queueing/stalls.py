@@ -11,6 +11,7 @@ from typing import Final, Self
 import numpy as np
 
 from weirlab.model.base import F64
+from weirlab.model.intervals.calibration import FAR_BELOW
 from weirlab.model.regimes import NO_LOSS
 
 _ERRORS: Final = 1.0
@@ -34,14 +35,16 @@ class StallLoss:
         """The monotone mean (isotonic regression) of trials at loads below the threshold, less its error.
 
         Both have shape (n,), with all trials of a profile: those that lost packets count as well. A mean so
-        small that a trial would count as without loss is none.
+        small that a trial would count as without loss is none. If more than that is lost far below the
+        threshold, the host loses packets at any load, and trials do not tell what the device does.
         """
         from scipy.optimize import isotonic_regression
 
         order = np.argsort(share, kind="stable")
         share, lost = share[order], loss_ratio[order]
         share, lost = share[share < 1.0], lost[share < 1.0]
-        if not lost.any():
+        calm = lost[share < FAR_BELOW]
+        if not lost.any() or (len(calm) and calm.mean() > NO_LOSS):
             return cls()
         starts = isotonic_regression(lost).blocks[:-1]
         least = [

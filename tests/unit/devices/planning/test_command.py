@@ -253,7 +253,7 @@ def test_a_load_asked_in_calls_is_answered_in_calls_with_headroom_as_a_factor(
 def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir: Weir, noisy: Path) -> None:
     answer = weir("predict", noisy, "--rate", "100kpps", "--rules", "200")
     assert "without loss" not in answer.out
-    assert re.search(r"\(0 % to [\d.]+ %\) lost", " ".join(answer.out.split()))
+    assert "may lose up to " in answer.out
     assert "scatter too much to say more about" in answer.out
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.devices.planning.path.outcome import judged
 from weirlab.devices.prediction import modelling
 from weirlab.model import DeviceModels, Model, fit_all, load_devices, save_devices
+from weirlab.model.series import SeriesPrediction
+from weirlab.requirements import P99, parse
 from weirlab.store import Store
 from weirlab.store.manifest import host
 from weirlab.testing import queue
@@ -258,3 +261,16 @@ def test_options_that_the_file_answers_are_refused(
     refused = weir("plan", written(devices), *further)
     assert refused.code == 2
     assert reason in refused.err
+
+
+@pytest.mark.parametrize(
+    ("predicted", "high", "verdict"),
+    [((50.0, 60.0, 70.0), 90.0, "met"), ((50.0, 60.0, 70.0), 130.0, "undecided"),
+     ((80.0, 95.0, 105.0), 130.0, "not met"), ((110.0, 130.0, 150.0), 170.0, "undecided")],
+)  # fmt: skip
+def test_a_flow_is_judged_with_a_tenth_of_room_as_a_device_is(
+    predicted: tuple[float, ...], high: float, verdict: str
+) -> None:
+    name = "delay_p99_ns"
+    near = [SeriesPrediction({name: ns}, {name: 40.0}, {name: high}) for ns in predicted]
+    assert judged(parse("p99<=100ns", (P99,)), [near], ["voice"]).verdict == verdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from weirlab.base.errors import InputError, ModelError
 from weirlab.base.quoting import quoted
 from weirlab.devices.planning.path.row import RowProfile, rows_of
 from weirlab.devices.planning.path.sections import PathDescription, PathDevice
+from weirlab.devices.planning.requiring import VERDICTS
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.models import is_file
 from weirlab.model import DeviceModels, Model
 from weirlab.model.base import refusal
-from weirlab.model.planning.requirements import LIMITED
+from weirlab.model.planning.judge import ROOM, decision
+from weirlab.model.planning.requirements import LIMITED, limit_of
 from weirlab.model.series import (
     SeriesBed,
     SeriesDevice,
@@ -27,7 +29,7 @@ from weirlab.model.series import (
     stages,
     widened,
 )
-from weirlab.requirements import Demand, DemandCase, DemandJudgement, judge, parse
+from weirlab.requirements import Demand, DemandCase, DemandJudgement, Verdict, judge, parse
 from weirlab.store import Store
 from weirlab.traffic.spec import GAP_SCV
 
@@ -175,21 +177,32 @@ def plan_path(
     overloaded = max(stage.utilisation for stage in whole) >= 1.0
     if why and not extrapolate and not overloaded:
         raise refusal("plan", why)
+    passed = [[device.name for device in asked.passed(flow)] for flow in asked.flows]
     flows = []
-    for flow in asked.flows:
-        passed = [device.name for device in asked.passed(flow)]
-        rate, frame = flow.load
-        found = _of_flow(whole, passed)
+    for flow, names in zip(asked.flows, passed, strict=True):
+        found = _of_flow(whole, names)
         if bed is not None:
-            found = widened(found, _of_flow(above, passed))
-        flows.append(PathFlowOutcome(flow.name, rate, frame, tuple(passed), found))
+            found = widened(found, _of_flow(above, names))
+        flows.append(PathFlowOutcome(flow.name, *flow.load, tuple(names), found))
+
+    def at(factor: float) -> list[SeriesStage]:
+        """The stages if all flows grow by ``factor``."""
+        grown = [replace(device, rate_pps=factor * device.rate_pps) for device in devices]
+        rows = {cpu: replace(row, rate_pps=factor * row.rate_pps) for cpu, row in together.items()}
+        return stages(grown, gap_scv, bed, rows)
+
+    lighter, heavier = (at(1 / ROOM), at(ROOM)) if demands else (whole, whole)
+    near = [
+        (_of_flow(lighter, names), flow.prediction, _of_flow(heavier, names))
+        for flow, names in zip(flows, passed, strict=True)
+    ]
     remedies = (row.remedy(store, asked.arrivals) for cpu, row in rows.items() if cpu not in in_row)
     return PathOutcome(
         asked.path,
         tuple(flows),
         tuple(_device(device, whole, gap_scv) for device in devices),
         busiest.name,
-        tuple(_judged(demand, flows) for demand in demands),
+        tuple(judged(demand, near, [flow.name for flow in flows]) for demand in demands),
         why,
         {name: models.unusable for name, models in profiled.items() if models.unusable},
         asked.bed is None and len(devices) - sum(len(row.names) - 1 for row in in_row.values()) > 1,
@@ -243,15 +256,22 @@ def _one(store: Store, source: str, name: str | None, folder: Path) -> DeviceMod
     return chosen[0]
 
 
-def _judged(demand: Demand, flows: Sequence[PathFlowOutcome]) -> DemandJudgement:
+def judged(
+    demand: Demand, flows: Sequence[Sequence[SeriesPrediction]], names: Sequence[str]
+) -> DemandJudgement:
+    """``flows``: what each meets at lighter loads, the given ones, and heavier ones, by :data:`ROOM`."""
     quantity = LIMITED[demand.quantity]
-    cases = []
-    for flow in flows:
-        found = flow.prediction
+    cases: list[DemandCase] = []
+    verdicts: list[Verdict] = []
+    for name, near in zip(names, flows, strict=True):
+        found = near[1]
         if quantity not in found.values:
-            cases.append(DemandCase.unknown(f"a path has no {demand.quantity.title}", flow.name))
+            cases.append(DemandCase.unknown(f"a path has no {demand.quantity.title}", name))
+            verdicts.append("undecided")
             continue
         value = found.values[quantity]
         low, high = found.low.get(quantity, value), found.high.get(quantity, value)
-        cases.append(DemandCase(value, low, high, where=flow.name, why="the models' errors are too large"))
-    return judge(demand, cases)
+        cases.append(DemandCase(value, low, high, where=name, why="the models' errors are too large"))
+        values = [each.values[quantity] for each in near]
+        verdicts.append(VERDICTS[decision(limit_of(demand), values, low, high)])
+    return judge(demand, cases, verdicts)
