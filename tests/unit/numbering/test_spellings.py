@@ -84,3 +84,9 @@ def test_a_proof_of_a_telephone_whose_calls_do_not_begin_has_no_attacks() -> Non
     silent = silent.replace(", hm: [{match: '^00(.*)$', replace: '+\\1'}]", "")
     found = planned(PlanNetwork(loads(silent, "plan.yaml"), DAY), fall_back=False)
     assert [call.caller for call in found if call.answer == 481] == ["far"]
+
+
+def test_a_proxy_refuses_a_call_that_was_there_with_the_same_number() -> None:
+    begin = configs(network(), "/etc/voice")["core/kamailio.cfg"].partition("route(REWRITE);")[0]
+    assert begin.index("route(NUMBER)") < begin.index(";at-core=") < begin.index('"482"')
+    assert begin.index('"482"') < begin.index("add_rr_param")

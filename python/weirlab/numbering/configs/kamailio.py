@@ -27,6 +27,11 @@ request_route {
   route(NUMBER);
   if ($var(number) == "") { sl_send_reply("484", "Address Incomplete"); exit; }
   $var(num) = $var(number);
+  # A call that was here with the same number goes round in a loop.
+  $var(here) = ";at-NAME=" + $(var(number){s.replace,+,p});
+  $var(been) = $var(here) + "[;>]";
+  if ($(hdr(Record-Route)[*]) =~ $var(been)) { sl_send_reply("482", "Loop Detected"); exit; }
+  add_rr_param("$var(here)");
   $ru = "sip:" + $var(number) + "@SOCKET";
   route(REWRITE);
   if (!($rU =~ "^\\+[1-9][0-9]*$")) { sl_send_reply("484", "Address Incomplete"); exit; }
@@ -228,7 +233,7 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     calls += AFTER_TREES if "after" in tables else ""
     forwarded = FORWARDED if parts.forwards(network) else ""
     begun = (admission.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
-    yield BEGIN.replace("SOCKET", socket) + begun + calls + END
+    yield BEGIN.replace("SOCKET", socket).replace("NAME", name) + begun + calls + END
     yield NUMBER.rstrip("\n") + "\n"
     yield from _admission(network, name)
     yield from _rewriting(network, name)

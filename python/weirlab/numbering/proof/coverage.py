@@ -18,11 +18,13 @@ def not_called(network: PlanNetwork, calls: Sequence[ProofCall]) -> Iterator[str
     made = [call for call in calls if not call.impossible]
     dialled = {(call.test.number, plan.engines[call.caller].home) for call in made}
     groups, covered = telephones(network), emergency_coverage(network)
+    homes = dict.fromkeys(plan.engines[name].home or "" for name in covered.telephones)
+    undialled: dict[str, list[str]] = {}
     for number in covered.numbers:
-        homes = dict.fromkeys(plan.engines[name].home or "" for name in covered.telephones)
         if missing := [home for home in homes if (number, home) not in dialled]:
-            everywhere = len(missing) == len(homes)
-            yield f"{number} from " + ("any telephone" if everywhere else f"telephones at {words(missing)}")
+            where = "any telephone" if len(missing) == len(homes) else f"telephones at {words(missing)}"
+            undialled.setdefault(where, []).append(number)
+    yield from (f"{words(numbers)} from {where}" for where, numbers in undialled.items())
     calling = {call.caller for call in made}
     if silent := [name for names in groups.values() for name in names if name not in calling]:
         yield f"calls by {words(silent, most=_MOST)}"
