@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.numbering.configs import configs
+from weirlab.numbering.configs import configs, sipp
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.values import spelling
 from weirlab.numbering.proof.ways import planned, spellings
@@ -90,3 +90,10 @@ def test_a_proxy_refuses_a_call_that_was_there_with_the_same_number() -> None:
     begin = configs(network(), "/etc/voice")["core/kamailio.cfg"].partition("route(REWRITE);")[0]
     assert begin.index("route(NUMBER)") < begin.index(";at-core=") < begin.index('"482"')
     assert begin.index('"482"') < begin.index("add_rr_param")
+
+
+def test_a_request_of_no_call_names_no_address_that_sipp_takes_for_a_keyword() -> None:
+    book = loads(BARRING.replace("192.0.2.6", "2001:db8::6"), "plan.yaml")
+    text = sipp.caller(PlanNetwork(book, DAY), "phone", sipp.NO_CALL)
+    assert f"tag={sipp.NO_CALL_TAG}" in text
+    assert "2001:db8" not in text

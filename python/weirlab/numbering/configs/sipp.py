@@ -202,15 +202,14 @@ def caller(network: PlanNetwork, name: str, answer: int) -> str:
     """
     invite = INVITE
     if answer == NO_CALL:
-        home = network.plan.engines[name].home or name
-        called = (
-            n for n, each in network.plan.engines.items() if each.kind == "endpoint" and "sip" in each.speaks
-        )
-        other = parts.sip_uri(network, [home, *(each for each in called if each != name)][-1])
-        to_home, to_other = (
-            "[service]@[remote_ip]:[remote_port] SIP",
-            f"[service]@{other.removeprefix('sip:')} SIP",
-        )
+        # SIPp takes an IPv6 address, in brackets, for a keyword.
+        called = [
+            parts.sip_uri(network, each).removeprefix("sip:")
+            for each, engine in network.plan.engines.items()
+            if engine.kind == "endpoint" and "sip" in engine.speaks and each != name and engine.address
+        ]
+        other = next((uri for uri in reversed(called) if "[" not in uri), "[remote_ip]:[remote_port]")
+        to_home, to_other = "[service]@[remote_ip]:[remote_port] SIP", f"[service]@{other} SIP"
         invite = invite.replace(to_home, to_other)
         to = "To: <sip:[service]@[remote_ip]>"
         invite = invite.replace(to, f"{to};tag={NO_CALL_TAG}\nRoute: <sip:[remote_ip]:[remote_port];lr>")
