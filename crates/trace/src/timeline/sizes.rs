@@ -100,12 +100,21 @@ pub fn usual_segment(packets: &[Packet]) -> i64 {
 }
 
 /// What a full segment carries, if it is at most `bytes`: the common divisor with what most ACKs acknowledge. A network card
-/// may cut all that a host sends.
+/// may cut all that a host sends. ACKs of two segments each show twice that, unless what is sent has odd numbers of them.
 fn acknowledged(packets: &[Packet], bytes: i64) -> i64 {
-    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
     let acks = || packets.iter().filter(|packet| packet.is_ack()).map(|packet| packet.ack);
-    for (one, other) in acks().zip(acks().skip(1)).filter(|(one, other)| other > one) {
-        *counts.entry(other - one).or_default() += 1;
+    let grown = acks().zip(acks().skip(1)).map(|(one, other)| other - one).filter(|grown| *grown > 0);
+    let sent =
+        packets.iter().filter(|packet| packet.from_sender).map(|packet| i64::from(packet.payload_bytes));
+    let found = usual_divisor(bytes, grown);
+    usual_divisor(found, sent.filter(|size| *size > 0))
+}
+
+/// The common divisor of `bytes` and the values that make up most of their sum; `bytes` if it is no full segment.
+fn usual_divisor(bytes: i64, values: impl Iterator<Item = i64>) -> i64 {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
     }
     let mut usual: Vec<(i64, i64)> =
         counts.into_iter().map(|(value, count)| (count * value, value)).collect();
@@ -163,6 +172,11 @@ mod tests {
             usual_segment(&packets)
         };
         assert_eq!((of(29 * 1448, 2 * 1448), of(44 * 1448, 3 * 1448)), (1448, 1448));
+        // Two segments an ACK, and mostly even numbers of them at a time.
+        let mut packets: Vec<Packet> = vec![data(20 * 1448); 20];
+        packets.extend(vec![data(19 * 1448); 10]);
+        packets.extend((0..300).map(|at| Packet { from_sender: false, ack: 1 + at * 2896, ..data(0) }));
+        assert_eq!(usual_segment(&packets), 1448);
         // On loopback segments are that long; and ACKs of all sizes show none.
         assert_eq!((of(65_483, 65_483), of(29 * 1448, 777)), (65_483, 29 * 1448));
     }
