@@ -28,6 +28,8 @@ OVERFULL: Final = 1.25
 OFTEN: Final = 0.1
 """Share of the time with a full window."""
 TIMESTAMP_BYTES: Final = 12
+CLOCK_NS: Final = 10_000_000
+"""A tick of most clocks of time stamps, and what hosts and paths scatter."""
 SMALL: Final = 0.5
 """Share of the largest window: below it, the receiver has not read what arrived."""
 _OPENS: Final = 2 | 4
@@ -157,6 +159,7 @@ def read(
     columns = dict(vars(packets))
     blocks = columns.pop("blocks")
     asks = _asks(packets)
+    overdue = None if source != "receiver" or echoes is None else overdue_acks(packets, echoes)
     # The engine empties the columns once it has the packets, and nothing else should hold them.
     del packets
     nowhere = np.empty(0, np.int64)
@@ -174,6 +177,9 @@ def read(
     if found is None:
         return None
     flaw, known, idle = found.pop("flaw"), found.pop("timeouts"), found.pop("idle")
+    if overdue is not None:
+        until_ns = found["begun_ns"] + 1e9 * (found["start_s"] + found["lasts_s"])
+        idle = idle & ~overdue[1][np.searchsorted(overdue[0], until_ns).clip(max=len(overdue[0]) - 1)]
     policer, drain = found.pop("policer"), found.pop("drain")
     if source != "sender":
         found["window_bytes"] = _believable(found["window_bytes"], found["flight_bytes"], found["lasts_s"])
@@ -203,6 +209,19 @@ def read(
         **found,
     )
     return timeline, facts
+
+
+def overdue_acks(packets: ConnectionPackets, echoes: RttSeries) -> tuple[Ints, Bools] | None:
+    """At the receiver: when data came that echoes its time stamps, and whether an ACK that had been sent long
+    before was still unknown to the sender when that data left: then ACKs or data wait on their way, and a gap
+    before that data need be no pause of the application.
+    """
+    acks_ns = np.sort(packets.time_ns[~packets.from_sender])
+    if not len(acks_ns) or not len(echoes.time_ns):
+        return None
+    known_ns = echoes.time_ns - echoes.rtt_ns + CLOCK_NS
+    due = np.searchsorted(acks_ns, echoes.time_ns - echoes.rtt_ns.min() - CLOCK_NS, side="right")
+    return echoes.time_ns, np.asarray((due > 0) & (acks_ns[np.maximum(due, 1) - 1] > known_ns))
 
 
 def _asks(packets: ConnectionPackets) -> tuple[Ints, Ints]:

@@ -13,8 +13,8 @@ from weirlab.diagnosis import capture
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.testing.tcp import TcpConversation
 
+from .made import MS, Sender, at_the_receiver
 from .made import MSS as SEGMENT
-from .made import Sender, at_the_receiver
 from .test_drain import opened
 from .test_messages import MSS, diagnosed
 
@@ -43,6 +43,19 @@ def test_an_application_that_pauses_for_longer_is_still_told(tmp_path: Path) -> 
     talk = opened(1.0, timestamps=True, rtt_ms=13)
     bursts(talk, [20] * 30, 60, 10)
     assert diagnosed(talk, tmp_path, "a").share("application_write") > 0.7
+
+
+@pytest.mark.parametrize(("acks_ms", "waited"), [([0, 40, 80], True), ([0], False), ([0, 190], False)])
+def test_a_gap_before_data_that_knows_no_ack_of_it_need_be_no_pause(acks_ms: list[int], waited: bool) -> None:
+    packets, _, _ = Sender([(0.0, SEGMENT)]).packets()
+    at_ns = np.array(acks_ms, np.int64) * MS
+    count = len(at_ns)
+    acks = replace(packets, time_ns=at_ns, from_sender=np.zeros(count, bool), payload_bytes=at_ns * 0)
+    # The least round trip is 20 ms; at 200 ms data comes that echoes the ACK of 0 ms.
+    echoes = capture.RttSeries(np.array([20, 200]) * MS, np.array([20, 200]) * MS)
+    found = capture.overdue_acks(acks, echoes)
+    assert found is not None
+    assert [*found[1]] == [False, waited]
 
 
 @pytest.mark.parametrize("timestamps", [False, True])
