@@ -96,7 +96,9 @@ class QualityOutcome:
     def _played(self, name: str) -> npt.NDArray[Any]:
         """A column of the buffer behind which each stream is heard."""
         fixed, adaptive = self.table.fixed, self.table.adaptive
-        better = {"fixed": False, "adaptive": True}.get(self.heard, adaptive.mos > fixed.mos)
+        # Without a MOS, the better buffer is the one that plays more.
+        best = np.where(np.isfinite(fixed.mos), adaptive.mos > fixed.mos, adaptive.late < fixed.late)
+        better = {"fixed": False, "adaptive": True}.get(self.heard, best)
         return np.asarray(np.where(better, getattr(adaptive, name), getattr(fixed, name)))
 
     @cached_property

@@ -394,6 +394,17 @@ def test_the_tag_of_srtp_is_that_of_its_cipher_suite(file: Path, suite: str, byt
     assert outcome.table.kinds[0].ie == 13
 
 
+def test_without_a_mos_the_better_buffer_is_the_one_that_plays_more(file: Path) -> None:
+    # The way gets longer, by more than the fixed buffer holds.
+    slower = (later(each, min(i * 5_000, 150_000)) for i, each in enumerate(talk(180)))
+    packets = [replace(each, payload_type=96) for each in slower]
+    outcome = outcome_of(file, packets)
+    table = outcome.table
+    assert np.isnan(outcome.mos).all()
+    assert table.fixed.late[0] > 100 > table.adaptive.late[0]
+    assert outcome.late == [table.adaptive.late[0]]
+
+
 def test_a_stream_whose_clock_is_unknown_has_no_holes_by_lateness(file: Path) -> None:
     counting = [replace(each, payload_type=96, stamp=i * 20) for i, each in enumerate(talk(300))]
     outcome = outcome_of(file, counting)
