@@ -60,8 +60,10 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
         ]
         result.append(Table("Gain from the new order", devices, gains))
     result += cost_tables(advice)
-    remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept[:MOST_MOVES]]
-    if (more := len(advice.kept) - MOST_MOVES) > 0:
+    remarks = [("keep their place", text) for text in _uncounted(advice)]
+    others = [one for one in advice.kept if one.why != NO_COUNTER]
+    remarks += [("keeps its place", f"{one.text}{_freed(one, found)}") for one in others[:MOST_MOVES]]
+    if (more := len(others) - MOST_MOVES) > 0:
         remarks.append(("keep their place", f"{plural(more, 'more rule')} (see --json)"))
     remarks += [("note", text) for text in advice.notes]
     if remarks:
@@ -110,7 +112,11 @@ def cost_tables(advice: Advice) -> list[Table]:
     ]
     if known:
         result.append(
-            Table("ESTABLISHED belongs first", ("Chain", "Place", "Matches", "Saves", "In its way"), known)
+            Table(
+                "ESTABLISHED belongs first",
+                ("Chain", "Place", "Matches", "Saves in place 1", "In its way"),
+                known,
+            )
         )
     return result
 
@@ -120,9 +126,10 @@ def _blocked(one: KnownAdvice) -> str:
     if not one.blocked_by:
         return "nothing"
     rules, last = plural(len(one.blocked_by), "rule"), one.blocked_by[-1]
-    saves = f" ({significant(one.last_saves)} more saved without it)" if one.last_saves else ""
+    more = significant(one.last_saves)
+    saves = f" (without that one, it could move further up and save {more} more)" if one.last_saves else ""
     return (
-        f"{rules}, the last is rule {last}{saves}; if they are meant for new connections only, let them "
+        f"{rules}, the last of them rule {last}{saves}; if they are meant for new connections only, let them "
         "match state NEW"
     )
 
@@ -132,18 +139,38 @@ def _set(one: SetAdvice) -> str:
     return f"{one.set_type}: {values}" if one.set_type else values
 
 
+def _uncounted(advice: Advice) -> list[str]:
+    """The rules of each chain that keep their place for want of a counter, and what counters could gain."""
+    found = []
+    without = [one for one in advice.kept if one.why == NO_COUNTER]
+    for chain in dict.fromkeys(one.chain for one in without):
+        rules = [(one.chain, one.place) for one in without if one.chain == chain]
+        gain = _if_better(
+            _with_counters(advice, chain),
+            advice.best_mean_position,
+            f"; if all of them had one: at best {{}} rules on average instead of "
+            f"{significant(advice.best_mean_position)}, each in the best order",
+        )
+        found.append(f"{spans(sorted(rules))} ({plural(len(rules), 'rule')}): {NO_COUNTER}{gain}")
+    return found
+
+
+def _with_counters(advice: Advice, chain: str | None = None) -> float:
+    """Mean position at best if the rules without a counter of ``chain``, or of the best chain, had one."""
+    freed = [
+        one.freed_mean_position
+        for one in advice.kept
+        if one.why == NO_COUNTER and chain in (None, one.chain) and one.freed_mean_position is not None
+    ]
+    return min(freed, default=math.inf)
+
+
 def _freed(one: FixedRule, found: RulesetOutcome) -> str:
     """What a kept rule would gain in the best order if it could move."""
     now = found.advice.best_mean_position
     instead = f"rules on average instead of {significant(now)}, each in the best order"
     if one.freed_mean_position is None:
         return ""
-    if one.why == NO_COUNTER:
-        return _if_better(
-            one.freed_mean_position,
-            now,
-            f"; if all such rules of {one.chain} had one: at best {{}} {instead}",
-        )
     gains = [
         f"{device_in_words(gain.device)} {duration(freed.saved_ns)} per packet less, threshold "
         f"{rate(freed.threshold_pps)} ({percent(freed.gain_ratio)} more)"
@@ -247,7 +274,9 @@ def _left_out(advice: Advice) -> str:
     if not rules:
         return ""
     stay = "stays" if len(rules) == 1 else "stay"
+    least = _with_counters(advice)
+    gain = _if_better(least, advice.best_mean_position, " (with counters on them: {} at best)")
     return (
         f", without those that {plural(len(rules), 'rule')} without a counter decided about "
-        f"({spans(rules)}), which {stay} in place"
+        f"({spans(rules)}), which {stay} in place{gain}"
     )
