@@ -65,16 +65,16 @@ class PredictionOutcome:
 
     @property
     def unsure(self) -> tuple[str, ...]:
-        """Which of delay and loss the first model knows only to an order of magnitude.
+        """The quantities that the first model knows only to an order of magnitude.
 
         A possible loss far below the threshold comes from the host that disturbed the profile.
         """
         name, found = next(iter(self.predictions.items()))
         bands = {quantity: levels[TOLD_LEVEL] for quantity, levels in self.intervals.get(name, {}).items()}
-        delays = any(bands[q][1] > _MAGNITUDE * bands[q][0] for q in DELAYS if q in bands)
+        delays = [q for q in DELAYS if q in bands and bands[q][1] > _MAGNITUDE * bands[q][0]]
         clear = self.rate_pps < NEAR[0] * found["threshold_pps"]
         loss = clear and "loss_ratio" in bands and bands["loss_ratio"][1] > NO_LOSS
-        return tuple(what for what, unsure in (("delay", delays), ("loss", loss)) if unsure)
+        return (*delays, *(["loss_ratio"] if loss else ()))
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the first model's numbers on top, all models' below ``models``."""

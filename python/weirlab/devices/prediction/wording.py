@@ -98,6 +98,16 @@ def devices(outcome: DevicesOutcome) -> str:
     return f"{outcome.path} holds the models of {names}; next: weir plan {outcome.path} --rules 100"
 
 
+_UNSURE: Final = {
+    "delay_mean_ns": "the mean delay",
+    "delay_p50_ns": "p50",
+    "delay_p90_ns": "p90",
+    "delay_p99_ns": "p99",
+    "delay_p999_ns": "p99.9",
+    "loss_ratio": "loss",
+}
+
+
 def prediction(outcome: PredictionOutcome) -> str:
     """What to expect."""
     name, found = next(iter(outcome.predictions.items()))
@@ -138,9 +148,8 @@ def prediction(outcome: PredictionOutcome) -> str:
         said += f" This share was not profiled; at others like it, the threshold was at most {off} off."
     if outcome.unsure:
         way = outcome.more_trials or PROFILE_AGAIN
-        said += (
-            f" The trials of the profile scatter too much to say more about {words(outcome.unsure)}: {way}."
-        )
+        unsure = [_UNSURE[name] for name in outcome.unsure]
+        said += f" The trials of the profile scatter too much to say more about {words(unsure)}: {way}."
     return of_device(outcome.simulated, of_run(outcome.unusable, said))
 
 
