@@ -144,7 +144,7 @@ class ReproductionFindings:
 
 _PHRASES: Final = {
     "holds": ("holds here", "hold here"),
-    "differs": ("does not", "do not"),
+    "differs": ("does not hold here", "do not hold here"),
     "cannot tell": ("could not be decided", "could not be decided"),
     "not here": ("cannot be had here", "cannot be had here"),
 }

@@ -59,7 +59,10 @@ def compile_plan(
         )
     check_answers(traffic.flows, places)
     if traffic.flows.answered and traffic.flows.new_share < 1 and not paced:
-        raise InputError("--rate max would lose the packets that open flows; give a load in packets/s")
+        raise InputError(
+            "--rate max would lose the packets that open flows; give a load in packets/s, or find the "
+            "highest that passes: weir search --answered"
+        )
     groups = flow_groups(places, traffic.flows.count) if len(places) > 1 else None
 
     rng = np.random.default_rng(traffic.seed)

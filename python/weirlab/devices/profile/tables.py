@@ -88,7 +88,8 @@ def _answers(record: TrialRecord) -> list[tuple[str, str]]:
         facts.append(("answers carried back", carried))
     if (met := record.dut_counters.get(ESTABLISHED)) is not None:
         sent = count(answers.established_sent)
-        facts.append(("met the rule for known connections", f"{count(met)} of {sent} sent"))
+        whole = f"{count(met)} of {sent} in both directions, warm-up included"
+        facts.append(("met the rule for known connections", whole))
     return facts
 
 
