@@ -23,6 +23,8 @@ from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
 from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 
 _MAGNITUDE: Final = 10.0
+_SURELY: Final = 0.5
+"""Share of the time per packet below which a delay is impossible, whatever the error of the threshold."""
 
 MOST_SHARE_ERROR: Final = 0.1
 """Largest error in the threshold at held-out shares of new flows with which others are predicted."""
@@ -76,6 +78,17 @@ class PredictionOutcome:
         loss = clear and "loss_ratio" in bands and bands["loss_ratio"][1] > NO_LOSS
         return (*delays, *(["loss_ratio"] if loss else ()))
 
+    @property
+    def impossible(self) -> tuple[str, ...]:
+        """The models whose mean or median delay is shorter than the time that the device takes per packet."""
+        if len(self.cpu_shares) > 1:
+            return ()
+        return tuple(
+            name
+            for name, found in self.predictions.items()
+            if min(found["delay_mean_ns"], found["delay_p50_ns"]) < _SURELY * 1e9 / found["threshold_pps"]
+        )
+
     def document(self) -> dict[str, Any]:
         """For ``--json``: the first model's numbers on top, all models' below ``models``."""
         first = next(iter(self.predictions))
@@ -102,6 +115,7 @@ class PredictionOutcome:
             "intervals": self.intervals,
             "unchecked": self.unchecked or None,
             "too_noisy_for": self.unsure,
+            "impossible_delays": self.impossible,
         }
 
 

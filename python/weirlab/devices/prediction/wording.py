@@ -150,6 +150,10 @@ def prediction(outcome: PredictionOutcome) -> str:
         way = outcome.more_trials or PROFILE_AGAIN
         unsure = [_UNSURE[name] for name in outcome.unsure]
         said += f" The trials of the profile scatter too much to say more about {words(unsure)}: {way}."
+    if outcome.impossible:
+        said += (
+            f" Delays by {words(outcome.impossible)} are shorter than a packet takes here: do not use them."
+        )
     return of_device(outcome.simulated, of_run(outcome.unusable, said))
 
 
