@@ -20,14 +20,11 @@ def nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
     """Why there is no stream to assess."""
     names = {
         "other_udp": "other UDP", "not_udp": "not UDP", "not_ip": "not IP", "fragments": "fragments",
-        "rtcp": "RTCP", "sip": "SIP", "iax2": "IAX2 signalling", "malformed": "malformed",
-        "unknown_link": "of a link type that Weir does not know",
+        "rtcp": "RTCP", "sip": "SIP", "iax2": "IAX2 signalling",
     }  # fmt: skip
     seen = [f"{capture[name]:,} {what}" for name, what in names.items() if capture[name]]
-    if capture["unknown_link"]:
-        seen[-1] += f" ({', '.join(map(str, capture['unknown_links']))})"
     many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
-    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in wording.opaque(capture["opaque"]))
+    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in about_capture(capture))
     return (
         f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets in order, two if SIP "
         "announced it, or name its ports with --decode-as"

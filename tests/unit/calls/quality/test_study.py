@@ -248,7 +248,11 @@ def test_a_capture_without_voice_says_what_it_has(file: Path) -> None:
     pcap(file, frames(talk(2)))
     assert len(capture_quality(file, CaptureReading(decode_as=[(4000, 4000)])).streams) == 1
     pcap(file, [(0, bytes(40))], link=106)
-    with pytest.raises(InputError, match=r"1 of a link type that Weir does not know \(106\)"):
+    with pytest.raises(InputError, match=r"1 packet of a link type that Weir does not know \(LINKTYPE 106\)"):
+        capture_quality(file)
+    pcap(file, frames(talk(3)))
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(InputError, match="the file ends inside a packet"):
         capture_quality(file)
 
 
