@@ -29,15 +29,15 @@ def determined(value: float, stderr: float | None) -> bool:
 def with_error(value: float, stderr: float | None, unit: str) -> str:
     """``2.70 ± 0.02 ns``: the value to the place of its error's first digit, at most 0.01 ns.
 
-    :data:`UNDETERMINED` for a value that is not :func:`determined`.
+    The unit ``1`` of ratios is left out. :data:`UNDETERMINED` for a value that is not :func:`determined`.
     """
     if not determined(value, stderr):
         return UNDETERMINED
     if stderr is None or not math.isfinite(stderr) or stderr <= 0:
-        return f"{significant(value)} {unit}".rstrip()
+        return f"{significant(value)} {unit}".removesuffix(" 1")
     digits = min(max(-math.floor(math.log10(stderr)), 0), 2 if unit == "ns" else FINEST)
     # An error is never shown as none.
-    return f"{value:,.{digits}f} ± {max(stderr, 0.1**digits):,.{digits}f} {unit}".rstrip()
+    return f"{value:,.{digits}f} ± {max(stderr, 0.1**digits):,.{digits}f} {unit}".removesuffix(" 1")
 
 
 def _short(text: str) -> str:

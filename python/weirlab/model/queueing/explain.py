@@ -43,7 +43,7 @@ def parameters(
         ("cold_per_rule_ns", "cold_per_rule_ns", "ns/rule", "further mean delay per rule while not busy"),
         ("wake_ns", "wake_ns", "ns", "mean delay until an idle device has woken up"),
         ("wake_half_pps", "wake_pps", "pps", "load at which half of the wake-up delay is left"),
-        ("service_scv", "service_scv", "", "squared coefficient of variation of service times"),
+        ("service_scv", "service_scv", "1", "squared coefficient of variation of service times"),
         ("interruption_ns", "interruption_ns", "ns", "mean wait for interruptions of the CPU at half load"),
     )
     mean = delays["delay_mean_ns"]
@@ -68,9 +68,9 @@ def parameters(
 
 def _of_host(host: DisturbanceLaw) -> tuple[Parameter, ...]:
     told = (
-        ("host_share", "share", "", "share of packets that the host holds up at an idle device"),
+        ("host_share", "share", "1", "share of packets that the host holds up at an idle device"),
         ("host_scale_ns", "scale_ns", "ns", "delay from which their number falls as a power"),
-        ("host_tail", "tail", "", "that power: the smaller, the heavier the tail"),
+        ("host_tail", "tail", "1", "that power: the smaller, the heavier the tail"),
     )
     return tuple(
         Parameter(name, getattr(host, key), host.stderr.get(key, math.nan), unit, meaning)
