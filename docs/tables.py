@@ -84,6 +84,17 @@ What `weir trace`, `weir tcp why`, `weir tcp measure` and `weir web` name as the
 faster. The share beside a cause is its part of the time from the first data to the last. [How causes are
 found](diagnosis.md) has the rules, what can be told from where, and how often the answers were right.
 
+While the transfer runs, ask at the end that sends: `weir tcp why PROGRAM` ([more](tcp.md)). Later, read a
+capture, best from the sender: `weir trace FILE` ([more](trace.md)). `weir tcp why` at the end that receives
+tells the faults of that end (a slow reader, a small buffer); else it says that the sender or the network was
+the limit.
+
+| confidence | means |
+|---|---|
+| high | nothing else looks like this from there |
+| medium | something else may look like this: mostly other traffic in the same bottleneck |
+| low | another cause looks the same; look at the other end before you change anything |
+
 | cause | what happened | where | what to do |
 |---|---|---|---|
 """

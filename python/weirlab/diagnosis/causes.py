@@ -64,7 +64,7 @@ PACING: Final = Cause(
     "sender",
     "pacing held data back",
     "pacing",
-    "look for a rate limit on the socket; the pace of BBR follows what the path delivers",
+    "look for a rate limit on the socket, unless BBR sets the pace: that follows what the path delivers",
 )
 SENDER_HOST: Final = Cause(
     "sender_host",

@@ -13,7 +13,7 @@ from weirlab.diagnosis.finding import BlindSpot, CauseInterval, Diagnosis, Diagn
 from weirlab.diagnosis.notes import notes
 from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.losses import ample_window
-from weirlab.diagnosis.rules.network import even, rises_apart
+from weirlab.diagnosis.rules.network import even, rises_apart, stands_still
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, duration, percent
@@ -244,6 +244,8 @@ def _unknown(view: TimelineView, share: float, why: str | None = None) -> Diagno
     t = view.timeline
     if why is None and view.share(view.unanswered) > share / 2:
         why = f"nothing came back any more for {duration(view.facts.unanswered_s * 1e9)}"
+    if why is None and view.share(stands_still(view) & view.idle) > share / 2:
+        why = "data was in flight, but no ACK came: the path or a host stood still, or the application paused"
     if why is None and view.share(view.doubtful) > share / 2:
         why = "it is not certain where it was captured, so gaps beside losses may be the application's or not"
     if why is None and view.share(even(view)) > share / 2:

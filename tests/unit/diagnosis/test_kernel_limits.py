@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from .made import MSS, RTT_S, Floats
+from weirlab.diagnosis import kernel
+from weirlab.diagnosis.diagnosing import diagnose
+from weirlab.diagnosis.finding import Diagnosis
+
+from .made import MSS, RTT_S, Floats, samples
 from .test_kernel import HALF, behind_queue, found
 
 COUNT = 2 * HALF + 1
@@ -148,3 +154,37 @@ def test_round_trips_that_rise_whatever_is_in_flight_are_perhaps_those_of_the_wa
     assert diagnosis.main.key == "unknown"
     assert diagnosis.share("bottleneck") + diagnosis.share("foreign") == 0
     assert ("ACKs waited in a queue on their way back" in [each.what for each in diagnosis.blind]) is apart
+
+
+def captured(**columns: object) -> Diagnosis:
+    """As a capture at the sender shows it."""
+    read = kernel.read(*samples(**columns))
+    assert read is not None
+    diagnosis = diagnose(replace(read[0], source="sender"), read[1])
+    assert diagnosis is not None
+    return diagnosis
+
+
+@pytest.mark.parametrize(("rate", "cause"), [(0.9, "loss"), (0.2, "unknown")])
+def test_a_recovery_with_far_more_in_flight_than_gets_through_is_not_the_limit(
+    rate: float, cause: str
+) -> None:
+    diagnosis = captured(total_retrans=3, ca_state=3, **delivered(rate))
+    assert diagnosis.main.key == cause
+
+
+@pytest.mark.parametrize(("longest_s", "share"), [(0.08, 1.0), (0.3, 0.0)])
+def test_data_in_flight_whose_acks_stay_away_is_no_application_that_pauses(
+    longest_s: float, share: float
+) -> None:
+    # 20 segments are in flight all the time; ACKs come in bunches.
+    bunch = round(longest_s / PERIOD_S)
+    acked = (np.arange(COUNT) // bunch) * 20 * MSS
+    sent = {
+        "bytes_acked": acked,
+        "bytes_sent": acked + 20 * MSS,
+        "notsent_bytes": 0,
+        "wqueue_bytes": 20 * MSS,
+    }
+    diagnosis = captured(**sent, unacked=20)
+    assert diagnosis.share("application_write") == pytest.approx(share, abs=0.01)

@@ -17,6 +17,7 @@ from weirlab.diagnosis.rules.allowance import (
     wanted,
     window_of,
 )
+from weirlab.diagnosis.rules.network import stands_still
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.timeline import DELAYED_S, SHRUNK
 from weirlab.diagnosis.view import TimelineView
@@ -131,7 +132,12 @@ APPLICATION_RULES: Final = (
         (causes.APPLICATION_WRITE.key, causes.PACING.key, causes.UNKNOWN.key),
     ),
     DiagnosisRule(causes.APPLICATION_ASK, _asking, _asks),
-    DiagnosisRule(causes.APPLICATION_WRITE, lambda view: view.idle, explain_writing, {"kernel": "high"}),
+    DiagnosisRule(
+        causes.APPLICATION_WRITE,
+        lambda view: view.idle & ~stands_still(view),
+        explain_writing,
+        {"kernel": "high"},
+    ),
 )
 
 
@@ -297,7 +303,8 @@ def _pacing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate, _ = got_through(view, part)
     if t.source != "kernel":
         acks = ", and not right after ACKs" if t.source == "sender" else ", and met no queue"
-        return f"segments left evenly, at {bit_rate(rate)}{acks}", (
+        also = "an application or a small send buffer may look the same"
+        return f"segments left evenly, at {bit_rate(rate)}{acks}; {also}", (
             "small bursts of whole segments left, with gaps in proportion to their sizes",
             "the congestion control (such as BBR), or a limit on the socket, sets the pace",
             "whether the path carries more cannot be seen, because there was no standing queue",
@@ -333,7 +340,7 @@ HOST_RULES: Final = (
         causes.PACING,
         _paced,
         _pacing,
-        {"between": "low", "receiver": "low"},
+        dict.fromkeys(("sender", "between", "receiver"), "low"),
         {"sender": _PACE, "between": _PACE, "receiver": _PACE},
         _WRITES,
     ),

@@ -11,7 +11,7 @@ from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.allowance import AMPLE, at_rtt, got_through, seconds, wanted
 from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, even, fates_of
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.view import TimelineView
+from weirlab.diagnosis.view import MOSTLY, TimelineView
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ POLICED: Final = 0.05
 """Share of the segments. With fewer retransmissions, no sender overruns a policer all the time."""
 FEW_SEGMENTS: Final = 16
 """With fewer in flight, delayed ACKs and repairs take most of the time."""
+AMPLE_IN_RECOVERY: Final = 3.0
+"""The same as ``AMPLE`` while a recovery lasts, in which the data in flight is counted up to twice."""
 MARK_TRIPS: Final = 64
 """Round trips in which a congestion window that marks have reduced may still be growing again."""
 MATHIS: Final = 1.22
@@ -200,15 +202,27 @@ def ample_window(view: TimelineView) -> tuple[float, float] | None:
     the same: then the window is the limit.
     """
     t = view.timeline
-    repairs = t.recovery | t.timing_out
     # While nothing arrives, it is not the window that shows.
-    sends = (view.rate > 0) & ~view.idle & ~view.window_full
-    part = (sends & view.lossy & ~repairs & ~view.saturated).astype(np.float64)
-    rtt_s, flight = view.usual(t.rtt_s, part), view.usual(t.flight_bytes, part)
+    sends = (view.rate > 0) & ~view.idle & ~view.window_full & view.lossy & ~view.saturated
+    return _allowance(view, sends & ~(t.recovery | t.timing_out), AMPLE) or _bears_losses(view)
+
+
+def _bears_losses(view: TimelineView) -> tuple[float, float] | None:
+    """The same of recoveries, seen at the sender: what is in flight contains what arrived behind a hole."""
+    t = view.timeline
+    if t.source == "kernel":
+        return None
+    repairs = t.recovery & ~t.timing_out & (view.rate > 0) & view.lossy
+    return _allowance(view, repairs, AMPLE_IN_RECOVERY) if view.share(repairs) > MOSTLY else None
+
+
+def _allowance(view: TimelineView, part: Bools, ratio: float) -> tuple[float, float] | None:
+    t, weights = view.timeline, part.astype(np.float64)
+    rtt_s, flight = view.usual(t.rtt_s, weights), view.usual(t.flight_bytes, weights)
     if not (rtt_s > 0 and flight >= FEW_SEGMENTS * view.facts.mss_bytes):
         return None
-    allowed, got = flight * 8 / rtt_s, got_through(view, part)[0]
-    return (allowed, got) if allowed >= AMPLE * got > 0 else None
+    allowed, got = flight * 8 / rtt_s, got_through(view, weights)[0]
+    return (allowed, got) if allowed >= ratio * got > 0 else None
 
 
 def _reduced(view: TimelineView) -> Bools:
@@ -222,7 +236,8 @@ def _reduced(view: TimelineView) -> Bools:
         lost = real > 0 and not doubtful and real <= MOST_LOST * facts.segments
     reduced = view.lossy & (ample_window(view) is None)
     # What goes on arriving evenly was not slowed down.
-    return (reduced | view.timeline.recovery) & lost & ~even(view) & ~view.doubtful
+    reduced |= view.timeline.recovery & (_bears_losses(view) is None)
+    return reduced & lost & ~even(view) & ~view.doubtful
 
 
 def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.allowance import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.timeline import FULL
+from weirlab.diagnosis.timeline import FULL, median
 from weirlab.diagnosis.view import MOSTLY, TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
@@ -23,6 +23,8 @@ NEEDLESS: Final = 0.5
 """Share of spurious retransmissions from which on reordering was mistaken for loss."""
 RISEN: Final = 1.5
 """Ratio to the least round trip from which on something waits."""
+ACK_DELAY_S: Final = 0.04
+"""Linux delays an ACK by no more (``TCP_DELACK_MIN``), as long as data comes."""
 GROWTH_TRIPS: Final = 8
 """Round trips in which a congestion window that grows at all becomes larger than before."""
 
@@ -62,6 +64,17 @@ def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     return f"for {seconds(lasted)}{about}", (
         "nothing had been lost yet, and the data in flight grew from round trip to round trip",
     )
+
+
+def stands_still(view: TimelineView) -> Bools:
+    """Data is in flight, but no ACK comes for longer than a round trip and a delayed ACK take."""
+    t = view.timeline
+    some, arrives = t.flight_bytes > 0, np.diff(t.acked_bytes, prepend=t.acked_bytes[:1]) > 0
+    if t.source not in ("sender", "both") or not some.any():
+        return np.zeros(len(some), dtype=bool)
+    wait = np.cumsum(arrives)
+    waits_s = np.bincount(wait, weights=t.lasts_s * some)
+    return np.asarray(some & (waits_s[wait] > median(t.rtt_s) + ACK_DELAY_S))
 
 
 def _shared(view: TimelineView) -> Bools:
