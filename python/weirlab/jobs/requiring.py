@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.base.quantities import percent
+from weirlab.base.quantities import duration, percent
 from weirlab.requirements import (
     GAP,
     JITTER,
@@ -97,7 +97,8 @@ def _left_out(quantity: Quantity, record: TrialRecord) -> str:
     """What does not count because the host disturbed it; empty if nothing."""
     if record.disturbed is None:
         return ""
-    with_it = f" (with it {percent(record.disturbed.loss_ratio)})" if quantity == LOSS else ""
+    whole = {LOSS: percent(record.disturbed.loss_ratio), P99: duration(record.disturbed.delay_p99_ns)}
+    with_it = f" (with it {whole[quantity]})" if quantity in whole else ""
     return f", without {percent(record.result.left_out_ratio)} of the time, which the host disturbed{with_it}"
 
 
