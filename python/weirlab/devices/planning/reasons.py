@@ -41,6 +41,9 @@ def because(one: PlanAnswer, question: PlanningQuestion) -> str:
     if one.headroom is None:
         return f"even the lowest profiled value misses: {missing(look, question)}{beyond}"
     at_lower = one.headroom.lighter
+    if at_lower is not None and look.decision == "misses" and reach.value is None:
+        fewer = amount(one, at_lower.rate_pps, question)
+        return f"a lighter load misses already: at {fewer}, {missing(at_lower, question)}{beyond}"
     if at_lower is not None:
         return f"even the lowest profiled load misses: {missing(at_lower, question)}{beyond}"
     return f"{missing(look, question)}; even the lowest profiled load misses{beyond}"

@@ -152,12 +152,30 @@ def decision(limit: QuantityLimit, values: Sequence[float], floor: float, bound:
     it misses the limit, and the bound on the other side is more than a tenth away. A bound of the loss is
     always far from a predicted loss of zero.
     """
+    return get_args(Decision)[
+        int(_decision_numbers(limit, [np.asarray(each) for each in values], floor, bound))
+    ]
+
+
+def _decision_numbers(
+    limit: QuantityLimit,
+    values: Sequence[F64],
+    floor: ArrayLike,
+    bound: ArrayLike,
+    *,
+    disturbed: bool = False,
+) -> npt.NDArray[np.int_]:
+    """The same of arrays, as numbers in :data:`Decision`; see :attr:`Judge.disturbed`."""
     lighter, usual, heavier = (value <= limit.at_most for value in values)
-    wide_above, wide_below = bound > ROOM * values[1], floor <= limit.at_most and floor * ROOM < values[1]
+    floor, bound = np.asarray(floor), np.asarray(bound)
+    straddles = floor <= limit.at_most
+    wide_above, wide_below = bound > ROOM * values[1], straddles & (floor * ROOM < values[1])
     if limit.quantity == "loss_ratio":
-        wide_above, wide_below = True, floor <= limit.at_most
-    unclear = (usual and heavier and wide_above) or (not (lighter or usual) and wide_below)
-    return "meets" if bound <= limit.at_most else "undecided" if unclear else "misses"
+        wide_above, wide_below = np.full_like(straddles, True), straddles
+    unclear = (usual & heavier & wide_above) | (~(lighter | usual) & wide_below)
+    if disturbed:
+        unclear = unclear | (limit.quantity != "loss_ratio") | straddles
+    return np.where(bound <= limit.at_most, 0, np.where(unclear, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -226,6 +244,9 @@ class Judge:
     certainty: float = DEFAULT
     gap_scv: float = 0.0
     extrapolate: bool = False
+    disturbed: bool = False
+    """The host disturbed most of the profile: it may be what misses a limit, except where packets are surely
+    lost."""
 
     def at(self, settings: OperatingPoints) -> DeviceVerdict:
         """Judge every setting; raises ``InputError`` for settings without meaning."""
@@ -269,18 +290,22 @@ class Judge:
 
     def decisions(self, settings: OperatingPoints) -> tuple[Decision, ...]:
         """The :func:`decision` on each limit at a single setting with the requested certainty."""
+        return tuple(get_args(Decision)[int(each)] for each in self.decisions_on(settings))
+
+    def decisions_on(self, settings: OperatingPoints) -> list[npt.NDArray[np.int_]]:
+        """For each limit, the numbers of the :func:`decisions <decision>` at each of the settings."""
         foreseen = replace(self, certainty=LEAST)
         rate = np.asarray(settings.rate_pps, dtype=np.float64)
         near = [
             (pps, self.model.predict(pps, settings.frame_bytes, settings.position, self.gap_scv))
             for pps in (rate / ROOM, rate, rate * ROOM)
         ]
-        found: list[Decision] = []
+        found = []
         for limit in self.limits:
             bound, floor = (each(near[1][1], limit.quantity, rate) for each in (self.bound, self.floor))
-            values = [float(foreseen.bound(prediction, limit.quantity, pps)) for pps, prediction in near]
-            found.append(decision(limit, values, float(floor), float(bound)))
-        return tuple(found)
+            values = [foreseen.bound(prediction, limit.quantity, pps) for pps, prediction in near]
+            found.append(_decision_numbers(limit, values, floor, bound, disturbed=self.disturbed))
+        return found
 
     def uncertain(self, settings: OperatingPoints) -> tuple[str, ...]:
         """Limited quantities for which the model has no interval although one is requested."""

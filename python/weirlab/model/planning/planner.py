@@ -142,7 +142,7 @@ class Headroom:
     foreseen_pps: float = math.nan
     """Largest load by the prediction alone; NaN if none will do."""
     lighter: PlanForecast | None = None
-    """At a lighter load that misses a limit although the given one meets them all; None if there is none."""
+    """At a lighter load with a worse decision, which holds for the given one, too; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,16 @@ class PlanAnswer:
         return self.headroom.ratio if self.headroom else 0.0
 
 
-def answer(device: str, model: Predictor, question: PlanningQuestion) -> PlanAnswer:
+def answer(
+    device: str, model: Predictor, question: PlanningQuestion, *, disturbed: bool = False
+) -> PlanAnswer:
     """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed.
 
-    A load below the lowest profiled one is answered as that, which bounds it.
+    A load below the lowest profiled one is answered as that, which bounds it. ``disturbed``: see ``Judge``.
     """
-    judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
+    judge = Judge(
+        model, question.limits, question.certainty, question.gap_scv, question.extrapolate, disturbed
+    )
     if question.find in ("rate", "calls"):
         return _load(device, judge, question)
     floor = LoadFloor.of(model)
@@ -278,27 +282,35 @@ def _given(device: str, judge: Judge, bounded: Judge, question: PlanningQuestion
     most, foreseen = _reaches(judge, RATES_PPS, place)
     value, alone = (math.nan if one.value is None else one.value for one in (most, foreseen))
     said = _told(device, bounded, question, setting)
-    lighter = _lighter_unsure(judge, most, place, rate) if said.met else None
+    look = said.outlook
+    assert look is not None
+    lighter = None if look.decision == "misses" else _lighter_worse(judge, most, place, look)
     headroom = Headroom(most, value / rate, value - rate, alone, lighter)
-    if lighter is not None and said.outlook is not None:
-        said = replace(said, outlook=replace(said.outlook, decision=lighter.decision))
+    if lighter is not None:
+        decisions = {name: worst((one, lighter.decisions[name])) for name, one in look.decisions.items()}
+        said = replace(said, outlook=replace(look, decisions=decisions, decision=lighter.decision))
     return replace(said, headroom=headroom)
 
 
-def _lighter_unsure(
-    judge: Judge, most: Reach, place: Callable[[F64], OperatingPoints], rate_pps: float
+def _lighter_worse(
+    judge: Judge, most: Reach, place: Callable[[F64], OperatingPoints], look: PlanForecast
 ) -> PlanForecast | None:
-    """The outlook at the first load below ``rate_pps`` that misses a limit; None if there is none.
+    """The outlook at the first lighter load with the worst decision, if that is worse than that on ``look``.
 
     The verdict on a heavier load is no better than the one there: who has room for twice the calls has
-    room for the calls. A wider bound there is due to trials that the machine disturbed, not to the load.
+    room for the calls. Bounds that are wider at one load than at a heavier one are due to trials that the
+    machine disturbed, not to the load.
     """
     if most.ended != "limit" or most.lowest is None:
         return None
-    if most.value is None:
-        return outlook(judge, place(np.asarray(most.lowest))) if most.lowest < rate_pps else None
-    beyond = most.value * (1 + _JUST_BEYOND)
-    return outlook(judge, place(np.asarray(beyond))) if beyond < rate_pps else None
+    first = most.lowest if most.value is None else most.value * (1 + _JUST_BEYOND)
+    if first >= look.rate_pps:
+        return None
+    loads = np.concatenate([[first], RATES_PPS[(first < RATES_PPS) & (look.rate_pps > RATES_PPS)]])
+    found = np.max(judge.decisions_on(place(loads)), axis=0)
+    if found.max() <= get_args(Decision).index(look.decision):
+        return None
+    return outlook(judge, place(loads[int(found.argmax())]))
 
 
 def _told(device: str, judge: Judge, question: PlanningQuestion, setting: OperatingPoints) -> PlanAnswer:
