@@ -17,6 +17,9 @@ from weirlab.store.reasons import reason_counts
 MOST_RATIO: Final = 0.5
 """Share of the trials that may lack a valid attempt before that is an error."""
 
+DISTURBED_RATIO: Final = 0.1
+"""Share of the trials without a valid attempt from which on the host disturbed a profile."""
+
 _SHOWN: Final = 3
 _LISTED: Final = 5
 
@@ -31,6 +34,19 @@ def problem(run: Run, role: str, most_ratio: float = MOST_RATIO) -> TrialError |
     return TrialError(
         f"{total - valid} of {total} trials have no valid attempt: {reasons(attempts)}. They are kept in "
         f"run {run.run_id}; repeat them on a quieter machine or at lower loads"
+    )
+
+
+def disturbance(run: Run, role: str) -> str:
+    """``90 of 152 attempts valid, 16 of 106 trials without one``; empty below :data:`DISTURBED_RATIO`."""
+    attempts = run.trials().filter(pl.col("role") == role)
+    valid = attempts.filter("valid")
+    total = attempts["index"].n_unique()
+    missing = total - valid["index"].n_unique()
+    if missing <= DISTURBED_RATIO * total:
+        return ""
+    return (
+        f"{valid.height:,} of {attempts.height:,} attempts valid, {missing:,} of {total:,} trials without one"
     )
 
 

@@ -90,6 +90,11 @@ class DeviceModels:
         return emulation_in_words(self.facts) or str(self.facts.get("unusable") or "")
 
     @property
+    def disturbed(self) -> str:
+        """How few attempts of the profile were valid; empty if most were."""
+        return str(self.facts.get("disturbed") or "")
+
+    @property
     def simulated(self) -> bool:
         """Whether it was a simulated device, whatever its name."""
         return self.facts.get("lab") == SIMULATION

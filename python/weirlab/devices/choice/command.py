@@ -215,14 +215,15 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
             session.say(counted)
         outcome = choose(session.store, request, session.progress)
         rows = outcome.rows(wording.why)
-        for warning in () if result.json else outcome.cases[0].plan.warnings:
+        for warning in () if result.json else (*outcome.cases[0].plan.warnings, *wording.notes_on(outcome)):
             session.say(warning)
-        document = outcome.document(rows)
+        confirm = wording.confirmation(outcome)
+        document = outcome.document(rows) | {"notes": wording.notes_on(outcome), "confirm": confirm or None}
         if out is not None:
             wording.write_page(outcome, rows, out, session.command)
             document["out"] = out
             session.say(f"Page: {out}")
         session.finish(document, wording.sentence(outcome, session.command), wording.tables(outcome, rows))
-        problem = outcome.problem()
-        verdict = None if outcome.failures else gates.failure(outcome.judged)
-        session.complain(gates.worse(verdict, problem))
+        if confirm and not result.json:
+            session.say(f"To confirm it by real calls: {confirm}")
+        session.complain(gates.worse(wording.failure(outcome), outcome.problem()))

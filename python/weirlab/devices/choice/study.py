@@ -226,7 +226,8 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
     look, room, question = answer.outlook, answer.headroom, plan.question
     most = None
     if room is not None and question is not None and question.call_pps is not None:
-        most = 0 if room.reach.value is None else int(room.reach.value / question.call_pps)
+        sure = room.reach.value
+        most = int(sure / question.call_pps) if sure is not None else None if plan.doubt(answer) else 0
     return ChoiceRow(
         plan.name(answer.device),
         case.stream.name,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from weirlab.base import files
-from weirlab.base.errors import ModelError, TrialError
+from weirlab.base.errors import ModelError, NotMet, TrialError, WeirError
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.cli.results import gates
+from weirlab.cli.results.tables import of_device
 from weirlab.devices.choice.profiling import DeviceProfile
 from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow, between
 from weirlab.devices.planning import reasons
@@ -21,6 +22,7 @@ from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.spoiled import REPETITIONS
 from weirlab.model.planning.planner import Conclusion, PlanAnswer
+from weirlab.model.planning.requirements import LIMITED
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 
@@ -46,16 +48,19 @@ _TERMS: Final = (
 
 def why(answer: PlanAnswer, plan: PlanOutcome) -> str:
     """What limits a device, or leaves it undecided."""
+    if plan.doubt(answer):
+        return f"{plan.disturbed[answer.device]}: cannot tell"
     return reasons.because(answer, plan.question) if plan.question is not None else ""
 
 
 def choice_tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
-    """The devices with the calls in question, one row each, and as details in all other cases."""
+    """The devices with the calls in question, the headroom in every case, and as details all other cases."""
     first = outcome.cases[0]
     asked = f"{plural(first.calls, 'call')} behind {plural(first.rules, 'rule')}"
     more = [row for row in rows if not outcome.is_base(row)]
     return [
         _table(outcome, f"Choice for {asked}", [row for row in rows if outcome.is_base(row)]),
+        *([_what_if(outcome, rows)] if more else []),
         *(
             [replace(_table(outcome, "Other calls, rules and loads", more, cases=True), details=True)]
             if more
@@ -67,6 +72,7 @@ def choice_tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
 def _table(outcome: ChoiceOutcome, caption: str, rows: list[ChoiceRow], *, cases: bool = False) -> Table:
     """A row for each device, with the case that it is about if there are several ``cases``."""
     request = outcome.request
+    rows = sorted(rows, key=_rank)
     share = f"{200 * request.terms.certainty - 100:.4g} %"
     columns = {
         "Device": [row.device for row in rows],
@@ -76,17 +82,37 @@ def _table(outcome: ChoiceOutcome, caption: str, rows: list[ChoiceRow], *, cases
         "Verdict": [_VERDICTS[row.verdict] for row in rows],
         "Most calls": [count(row.most_calls) for row in rows],
         "Headroom": [_headroom(row) for row in rows],
+        "p99 delay": [duration(row.delay_p99_ns) for row in rows],
         f"p99, {share}": [
             _ends(row, row.delay_p99_floor_ns, row.delay_p99_bound_ns, duration) for row in rows
         ],
         f"Loss, {share}": [_ends(row, row.loss_floor, row.loss_bound, percent) for row in rows],
         "Threshold": [rate(row.threshold_pps) for row in rows],
-        "p99 delay": [duration(row.delay_p99_ns) for row in rows],
         "Because": [row.why for row in rows],
     }
     columns = {name: cells for name, cells in columns.items() if cells}
-    spare = ("Because", "p99 delay", "Threshold", f"Loss, {share}")
+    spare = ("Because", "Threshold", f"Loss, {share}", f"p99, {share}")
     return Table(caption, tuple(columns), list(zip(*columns.values(), strict=True)), spare=spare)
+
+
+def _rank(row: ChoiceRow) -> tuple[int, float]:
+    """Devices that will do come first, those with the most headroom before others."""
+    return [*_VERDICTS].index(row.verdict), -row.headroom_ratio if math.isfinite(row.headroom_ratio) else 0.0
+
+
+def _what_if(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
+    """The headroom of every device in every case, or the verdict where it has none."""
+    request = outcome.request
+    ranked = [row.device for row in sorted(filter(outcome.is_base, rows), key=_rank)]
+    cases: dict[str, dict[str, str]] = {}
+    for row in rows:
+        label = [plural(row.calls, "call")]
+        label += [row.codecs] if len(request.streams) > 1 else []
+        label += [plural(row.rules, "rule")] if len(request.rules) > 1 else []
+        cell = _headroom(row) if row.verdict == "meets" else _VERDICTS[row.verdict]
+        cases.setdefault(", ".join(label), {})[row.device] = cell
+    cells = [[label, *(found.get(device, NOTHING) for device in ranked)] for label, found in cases.items()]
+    return Table("Headroom in every case", ("Case", *ranked), cells, spare=ranked[:1:-1])
 
 
 def _headroom(row: ChoiceRow) -> str:
@@ -112,7 +138,7 @@ def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
     """The answer for the load in question, then what other rules and loads change."""
     return " ".join(
-        [*_unmet(outcome), _conclusion(outcome), *_more_cases(outcome), *remedies(outcome, command)]
+        [*_unmet(outcome), _conclusion(outcome), *_same_cases(outcome), *remedies(outcome, command)]
     )
 
 
@@ -134,7 +160,16 @@ def _conclusion(outcome: ChoiceOutcome) -> str:
     if plain is None:
         return said
     without = f"Without a tunnel, {_verdicts(plain)}{_most_headroom(plain)}."
-    return f"{without} Behind a tunnel: {said} {_costs(outcome.base, plain)}"
+    base = outcome.base
+    if base.best is None:
+        said = f"{_verdicts(base)}."
+        doubts = dict.fromkeys(filter(None, map(base.doubt, base.answers)))
+        said = " ".join(
+            [said, *(f"{text[:1].upper()}{text[1:]}." for text in doubts), base.assumption]
+        ).strip()
+    simulated = len(base.simulated) == len(base.answers)
+    said = said.removeprefix(of_device(simulated, ""))
+    return of_device(simulated, f"{without} Behind a tunnel: {said} {_costs(base, plain)}")
 
 
 def _costs(behind: PlanOutcome, plain: PlanOutcome) -> str:
@@ -159,6 +194,9 @@ def _most(one: PlanAnswer, plan: PlanOutcome) -> str:
     value = room.reach.value
     sure = 0 if value is None or question.call_pps is None else int(value / question.call_pps)
     alone = reasons.amount(one, room.foreseen_pps, question) if math.isfinite(room.foreseen_pps) else ""
+    if not sure and plan.doubt(one) and one.outlook is not None:
+        lossless = reasons.amount(one, one.outlook.predicted["threshold_pps"], question)
+        return f"not known ({alone or lossless} by the prediction alone{'' if alone else ', without loss'})"
     return f"0 ({alone} by the prediction alone)" if not sure and alone else count(sure)
 
 
@@ -179,26 +217,53 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
     return f"Where that is mended: {command}"
 
 
-def _more_cases(outcome: ChoiceOutcome) -> list[str]:
-    """A sentence on each verdict of the other cases."""
-    found: list[str] = []
-    if not outcome.base.answers:
-        return found
-    several = len(outcome.request.streams) > 1
-    cases: dict[tuple[str, str], list[str]] = {}
-    for case in outcome.cases:
-        kind = f", {case.stream.title}," if several else ""
-        asked = f"with {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}"
-        bare = "" if case.plain is None else f"; without a tunnel, {_verdicts(case.plain)}"
-        cases.setdefault((_verdicts(case.plan), bare), []).append(asked)
-    (_, *same), *others = cases.values()
-    if len(same) > 1 and not others:
-        return [f"Verdicts are the same in all {count(len(outcome.cases))} cases."]
-    found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
-    for (verdicts, bare), asked_with in zip([*cases][1:], others, strict=True):
-        listed = "; ".join(asked_with)
-        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}{bare}.")
+def _same_cases(outcome: ChoiceOutcome) -> list[str]:
+    """Whether all cases have the same verdicts; the table of headroom shows those that differ."""
+    found = {(_verdicts(case.plan), case.plain and _verdicts(case.plain)) for case in outcome.cases}
+    if not outcome.base.answers or len(found) > 1 or len(outcome.cases) < 2:
+        return []
+    return [f"Verdicts are the same in all {count(len(outcome.cases))} cases."]
+
+
+def notes_on(outcome: ChoiceOutcome) -> list[str]:
+    """What the profiles stand for."""
+    found = [
+        f"{one.need.name} was measured as {backend}; Debian's iptables is iptables-nft unless changed "
+        "(compare them: weir choose iptables-legacy iptables-nft ...)"
+        for one in outcome.profiles
+        if one.device is not None and (backend := one.device.facts.get("dut")) == "iptables-legacy"
+    ]
+    if outcome.request.tunnels:
+        found.append(
+            "calls go both ways, a tunnel's profile one way: the packets of both directions are counted, "
+            "each encrypted and decrypted on one CPU, as the lab's two gateways do"
+        )
     return found
+
+
+def failure(outcome: ChoiceOutcome) -> WeirError | None:
+    """The error of the requirements: if no device meets them, all devices and what was required of them."""
+    found = None if outcome.failures else gates.failure(outcome.judged)
+    base = outcome.base
+    if not isinstance(found, NotMet) or base.best is not None or base.question is None:
+        return found
+    asked = [one.text for one in base.demands] or [limit.text for limit in base.question.limits]
+    return NotMet(f"not met: {words(asked)}; {_verdicts(base)}")
+
+
+def confirmation(outcome: ChoiceOutcome) -> str:
+    """The command for real calls through the device that is chosen without a tunnel; empty if none is."""
+    request, case = outcome.request, outcome.cases[0]
+    plan = case.plain or case.plan
+    best = plan.best
+    if best is None or best.device not in request.devices:
+        return ""
+    typed = ["weir", "calls", "--send", "--dut", best.device, "--rules", str(case.rules)]
+    typed += ["--calls", str(case.calls), "--codec", case.stream.text]
+    typed += [
+        word for one in request.terms.demands if one.quantity in LIMITED for word in ("--require", one.text)
+    ]
+    return shlex.join(typed)
 
 
 def _most_headroom(plan: PlanOutcome) -> str:
@@ -206,7 +271,8 @@ def _most_headroom(plan: PlanOutcome) -> str:
     best = plan.best
     if best is None or best.headroom is None or len(plan.answers) < 2:
         return ""
-    return f"; {plan.name(best.device)} has the most headroom, {significant(best.headroom.ratio, 2)} ×"
+    p99 = "" if best.outlook is None else f", at p99 delay {duration(best.outlook.predicted['delay_p99_ns'])}"
+    return f"; {plan.name(best.device)} has the most headroom, {significant(best.headroom.ratio, 2)} ×{p99}"
 
 
 def _verdicts(plan: PlanOutcome) -> str:
@@ -237,7 +303,8 @@ def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
             return f"Without a tunnel, {_verdicts(plain)}; behind one, none surely carries {calls}."
         return f"No device surely carries {calls}."
     headroom = f"{significant(best.headroom_ratio, 2)} × headroom"
-    return f"{best.device} carries {calls} behind {plural(best.rules, 'rule')}, with {headroom}."
+    p99 = f"{headroom} and p99 delay {duration(best.delay_p99_ns)}"
+    return f"{best.device} carries {calls} behind {plural(best.rules, 'rule')}, with {p99}."
 
 
 def write_page(
@@ -258,12 +325,12 @@ def write_page(
             Tile("Threshold", rate(best.threshold_pps), "of packets"),
         ]
     )
-    notes = [*outcome.warnings, *map(_origin, outcome.profiles)]
+    notes = [*outcome.warnings, *notes_on(outcome), *map(_origin, outcome.profiles)]
     story = Story(
         subject=f"choice among {plural(len(base.answers), 'device')}",
         simulated=simulated,
         answer=_headline(outcome, best),
-        lede=(*_unmet(outcome), _conclusion(outcome), *_more_cases(outcome)),
+        lede=(*_unmet(outcome), _conclusion(outcome), *_same_cases(outcome)),
         caution=" ".join(remedies(outcome, command)),
         tiles=tuple(tiles),
         chapters=(

@@ -184,6 +184,17 @@ class PlanOutcome:
     unusable: Mapping[str, str] = field(default_factory=dict)
     """By device: why the profile that the answer rests on does not count."""
 
+    disturbed: Mapping[str, str] = field(default_factory=dict)
+    """By device: which profiles behind the answer the host disturbed."""
+
+    def doubt(self, answer: PlanAnswer) -> str:
+        """Why a disturbed profile cannot tell, and what repeats it; empty if it can, or is not disturbed."""
+        disturbed = self.disturbed.get(answer.device, "")
+        if not disturbed or answer.verdict != "undecided":
+            return ""
+        ways = words(self.more_trials.get(answer.device, ()))
+        return f"{disturbed}: cannot tell" + (f"; {ways}" if ways else "")
+
     def name(self, device: str) -> str:
         """What a device is called in tables and sentences: those with a reservation are marked."""
         marks = ["user space"] if device in self.stand_ins else []
@@ -265,7 +276,10 @@ class PlanOutcome:
                 ] = None
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
-                    found[f"{one.device}: extrapolated, {why}"] = None
+                    mark = (
+                        "extrapolated" if self.question is None or self.question.extrapolate else "too much"
+                    )
+                    found[f"{one.device}: {mark}, {why}"] = None
         for device, part in self.stand_ins.items():
             found[f"{device}: in user space; {part} would be faster ({WHERE})"] = None
         for device, held in self.queues.items():
@@ -329,6 +343,7 @@ class PlanOutcome:
                     "verdict": a.verdict,
                     "stands_in_for": self.stand_ins.get(a.device),
                     "unusable": self.unusable.get(a.device),
+                    "disturbed": self.disturbed.get(a.device),
                     "more_trials": words(self.more_trials.get(a.device, ())) or None
                     if a.verdict == "undecided"
                     else None,

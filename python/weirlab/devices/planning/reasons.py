@@ -41,7 +41,7 @@ def because(one: PlanAnswer, question: PlanningQuestion) -> str:
     if one.headroom is None:
         return f"even the lowest profiled value misses: {missing(look, question)}{beyond}"
     at_lower = one.headroom.lighter
-    if at_lower is not None and look.decision == "misses" and reach.value is None:
+    if at_lower is not None and reach.lowest is not None and at_lower.rate_pps > reach.lowest:
         fewer = amount(one, at_lower.rate_pps, question)
         return f"a lighter load misses already: at {fewer}, {missing(at_lower, question)}{beyond}"
     if at_lower is not None:
@@ -78,13 +78,16 @@ def limit_missed(limit: QuantityLimit) -> str:
 
 
 def missing(look: PlanForecast, question: PlanningQuestion) -> str:
-    """Which limits are missed, and by how much: all that the prediction misses, else those that it is too
-    close to, by their bounds."""
-    foreseen = [each for each in question.limits if look.predicted[each.quantity] > each.at_most]
-    values = look.predicted if foreseen else look.bounds
+    """Which limits are missed, and by how much: those that decide, else all that the prediction misses.
+
+    Those that it is only too close to are told by their bounds.
+    """
+    exceeded = [each for each in question.limits if look.predicted[each.quantity] > each.at_most]
     close = [each for each in question.limits if look.decisions[each.quantity] == "misses"]
     parts = []
-    for limit in foreseen or close or [look.binding]:
+    for limit in close or exceeded or [look.binding]:
+        foreseen = limit in exceeded
+        values = look.predicted if foreseen else look.bounds
         value = values[limit.quantity]
         if not math.isfinite(value):
             parts.append(f"{limit.label} is not known")
@@ -97,7 +100,13 @@ def missing(look: PlanForecast, question: PlanningQuestion) -> str:
         notes += [interval(look, limit.quantity, question.certainty)] if foreseen and question.sure else []
         if close and not foreseen:
             predicted = _shown(limit, look.predicted)
-            notes.append(f"predicted at {predicted}, but too close to the limit")
+            near = rate(look.predicted["threshold_pps"])
+            at = (
+                f"within a tenth of the threshold, {near}"
+                if limit.quantity == "loss_ratio"
+                else "too close to the limit"
+            )
+            notes.append(f"predicted at {predicted}, but {at}")
         parts.append(f"{limit.label} {shown}" + (f" ({'; '.join(notes)})" if notes else ""))
     return words(parts)
 

@@ -116,6 +116,12 @@ def _limit(demand: Demand, source: str, answer: PlanAnswer, limits: Mapping[str,
         verdict = "met" if bound <= at_most else "not met" if floor > at_most else "undecided"
     why = "the trials of the profile scatter too much: profile again with more repetitions"
     low, high = (floor, bound) if math.isfinite(floor + bound) else (-math.inf, math.inf)
+    if verdict == "not met" and predicted <= at_most:
+        lighter = answer.headroom is not None and answer.headroom.lighter is not None
+        near = (
+            "a lighter load misses it" if lighter else "too close to the limit: a tenth more load may miss it"
+        )
+        source = f"{source}; {near}" if source else near
     case = DemandCase(predicted, min(predicted, low), max(predicted, high), answer.device, source, why)
     return DemandJudgement(demand, verdict, case, 1, int(verdict == "not met"))
 

@@ -72,6 +72,12 @@ class PlanDevice:
         alone = len(self.profiled) == 1
         return "; ".join(why if alone else f"{name}, {why}" for name, why in found.items())
 
+    @property
+    def disturbed(self) -> str:
+        """Which profiles behind it the host disturbed; empty if none."""
+        found = [one for one in self.profiled if one.disturbed]
+        return "; ".join(f"the profile of {one.name} was disturbed ({one.disturbed})" for one in found)
+
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     """PlanAnswer ``request`` with every device in its sources.
@@ -120,7 +126,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     walk = change.change.known if change is not None else advice.before if advice is not None else None
     found = walk.mean_position if walk is not None else None
     question, requirements = _question(request, found)
-    answers = tuple(answer(device.name, device.model, question) for device in devices)
+    answers = tuple(answer(one.name, one.model, question, disturbed=bool(one.disturbed)) for one in devices)
     if answers and all(one.refused for one in answers):
         alone = len(answers) == 1
         raise refusal(
@@ -151,6 +157,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         _stand_ins(devices),
         _more_trials(store, devices, answers),
         {device.name: device.unusable for device in devices if device.unusable},
+        {device.name: device.disturbed for device in devices if device.disturbed},
     )
 
 
@@ -179,7 +186,13 @@ def _more_trials(
 ) -> dict[str, list[str]]:
     """By device that is undecided, how to profile it, and what it is made of, again with more trials."""
     return {
-        device.name: list(dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled))
+        device.name: list(
+            dict.fromkeys(
+                modelling.more_trials_of(store, one)
+                for one in device.profiled
+                if one.disturbed or not device.disturbed
+            )
+        )
         for device, one in zip(devices, answers, strict=True)
         if one.verdict == "undecided"
     }

@@ -237,7 +237,8 @@ def _others(outcome: PlanOutcome, chosen: PlanAnswer | None) -> list[str]:
         name = device_in_words(outcome.name(one.device), first=True)
         if one.verdict == "undecided" and chosen is not None:
             better = ", although its prediction is better" if _foreseen_better(one, chosen) else ""
-            found.append(f"{name} is undecided{better}: {reasons.unsure(one, question)}.")
+            why = outcome.doubt(one) or reasons.unsure(one, question)
+            found.append(f"{name} is undecided{better}: {why}.")
         elif one.verdict == "misses" and one.outlook is not None:
             look = (one.headroom and one.headroom.lighter) or one.outlook
             found.append(f"{name} will not do: {reasons.missing(look, question)}.")
@@ -283,7 +284,8 @@ def _undecided(one: PlanAnswer, outcome: PlanOutcome, question: PlanningQuestion
     assert look is not None
     name = device_in_words(outcome.name(one.device), first=True)
     where = _where(look, outcome)
-    return f"Undecided: {name}, for {where}: {reasons.unsure(one, question)}{_foreseen(one, question)}."
+    why = outcome.doubt(one) or reasons.unsure(one, question)
+    return f"Undecided: {name}, for {where}: {why}{_foreseen(one, question)}."
 
 
 def _foreseen(one: PlanAnswer, question: PlanningQuestion) -> str:

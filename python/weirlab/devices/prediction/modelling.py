@@ -172,6 +172,7 @@ def described(run: Run, models: Models) -> DeviceModels:
         "new_flow_rules": run.new_flow_rules or None,
         "new_shares": manifest.section("profile")["new"] if run.new_flow_rules else None,
         "unusable": machine.refusal(run) or None,
+        "disturbed": spoiled.disturbance(run, "profile") or None,
     }
     known = {name: value for name, value in more.items() if value is not None}
     return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts, **known})

@@ -9,7 +9,7 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import percent
 from weirlab.base.quoting import quoted
-from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 from weirlab.traffic.calls.spec import parse_classes
 from weirlab.traffic.sizes import Constant, SizeMix, WeightedSizes
 
@@ -64,6 +64,13 @@ class VoiceMix:
             for each, share in self.parts
         ]
         return ", ".join(names)
+
+    @property
+    def text(self) -> str:
+        """The text that :func:`parse_mix` reads back."""
+        if len(self.parts) == 1:
+            return describe_codec(self.parts[0][0])
+        return ",".join(f"{describe_codec(each)}:{100 * share:g}" for each, share in self.parts)
 
     def calls_pps(self, calls: float, directions: int = 2) -> float:
         """Packets per second of ``calls`` calls; a two-way call is two streams."""

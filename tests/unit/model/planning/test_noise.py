@@ -236,3 +236,26 @@ def test_a_missed_limit_that_lies_between_the_bounds_is_undecided() -> None:
     assert Judge(WideBelow(), (limit,)).decide(setting) == "undecided"
     close = parse_limit(f"p99<{float(predicted) / 1000:.4g}ns")
     assert Judge(WideBelow(), (close, limit)).decisions(setting) == ("misses", "undecided")
+
+
+def test_a_verdict_that_a_load_just_below_the_threshold_has_stays_at_every_heavier_one(
+    fitted: Mapping[str, QueueingModel],
+) -> None:
+    """Reported: 300 calls would not do, 600 were undecided."""
+    order = ("meets", "undecided", "misses")
+    for disturbed in (False, True):
+        found = [
+            order.index(answer("d", fitted["noisy"], asked(rate), disturbed=disturbed).verdict)
+            for rate in np.geomspace(30_000, 900_000, 12)
+        ]
+        assert found == sorted(found)
+
+
+def test_a_disturbed_profile_cannot_tell_what_only_waits_too_long(
+    fitted: Mapping[str, QueueingModel],
+) -> None:
+    near = answer("d", fitted["noisy"], asked(30_000)).headroom
+    assert near is not None
+    load = asked(near.foreseen_pps / 1.05)
+    assert answer("d", fitted["noisy"], load).verdict == "misses"
+    assert answer("d", fitted["noisy"], load, disturbed=True).verdict == "undecided"
