@@ -13,7 +13,7 @@ from weirlab.cli.output import DETAILS, WIDE
 
 WITHOUT_TABLES: Final = frozenset(
     {
-        "add-user", "cat", "build", "check", "clean", "completion", "configs", "diff", "example", "export",
+        "add-user", "cat", "build", "check", "clean", "completion", "diff", "example", "export",
         "import", "label", "proxy", "remove-user", "report", "schema", "serve", "web",
     }
 )  # fmt: skip

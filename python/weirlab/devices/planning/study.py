@@ -187,11 +187,8 @@ def _more_trials(
     """By device that is undecided, how to profile it, and what it is made of, again with more trials."""
     return {
         device.name: list(
-            dict.fromkeys(
-                modelling.more_trials_of(store, one)
-                for one in device.profiled
-                if one.disturbed or not device.disturbed
-            )
+            dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled if one.disturbed)
+            or dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled)
         )
         for device, one in zip(devices, answers, strict=True)
         if one.verdict == "undecided"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,7 @@ def test_verdicts_are_only_the_same_if_those_without_a_tunnel_are_as_well(weir: 
     words = " ".join(weir(*asked, "1,20").out.split())
     assert "Without a tunnel, old and new will do; " in words
     assert "Verdicts are the same" not in words
-    other = "With 20,000 calls behind 100 rules: old + wireguard-go (user space) and new + wireguard-go (user"
-    assert f"{other} space) will not do; without a tunnel, old and new will not do." in words
+    assert re.search(r"20,000 calls( will not do){4}", words)
     words = " ".join(weir(*asked, "1,1.1,1.2").out.split())
     assert "Verdicts are the same in all 3 cases." in words
 
@@ -225,7 +225,7 @@ def test_several_codecs_and_packet_times_are_answered_in_one_table(
     assert "Verdicts are the same in all 4 cases." in words
     assert {"Codecs", "Verdict"} <= {*weir(*asked, "--details").out.split()}
     more = " ".join(weir(*asked, "--require", "p99<50us", "--factors", "1,100").out.split())
-    assert "ith 30,000 calls, G.711 in packets of 30 ms, behind 0 rules" in more
+    assert "30,000 calls, G.711 30 ms will not do" in more
     assert "Codecs" not in answer.out
     assert all(kind in page.read_text() for kind in frames)
 
