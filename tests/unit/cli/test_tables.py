@@ -74,6 +74,7 @@ OTHERS = (
     ("tcp watch", "--events", "--list-fields"),
     ("voice route", "+420224355289", "--plan", "federation"),
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
+    ("voice configs", "--plan", "federation", "--out", "FOLDER"),
     ("voice prove", "--plan", "campus"),
     ("voice load", "--plan", "campus", "--trial", "1", "--trials", "1", "--width", "30"),
     ("library list",),

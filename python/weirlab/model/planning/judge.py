@@ -132,10 +132,12 @@ Decision = Literal["meets", "undecided", "misses"]
 """For one setting: the limits hold with the requested certainty; the interval is too wide to tell; the device
 does not meet them."""
 
+_DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
+
 
 def worst(decisions: Iterable[Decision]) -> Decision:
     """What the decisions on all limits come to."""
-    return max(decisions, key=get_args(Decision).index)
+    return max(decisions, key=_DECISIONS.index)
 
 
 ROOM: Final = NEAR[1]
@@ -290,7 +292,7 @@ class Judge:
 
     def decisions(self, settings: OperatingPoints) -> tuple[Decision, ...]:
         """The :func:`decision` on each limit at a single setting with the requested certainty."""
-        return tuple(get_args(Decision)[int(each)] for each in self.decisions_on(settings))
+        return tuple(_DECISIONS[int(each)] for each in self.decisions_on(settings))
 
     def decisions_on(self, settings: OperatingPoints) -> list[npt.NDArray[np.int_]]:
         """For each limit, the numbers of the :func:`decisions <decision>` at each of the settings."""
