@@ -74,7 +74,7 @@ OTHERS = (
     ("tcp watch", "--events", "--list-fields"),
     ("voice route", "+420224355289", "--plan", "federation"),
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
-    ("voice configs", "--plan", "federation", "--out", "FOLDER"),
+    ("voice configs", "--plan", "federation", "--out", "CONFIGS"),
     ("voice prove", "--plan", "campus"),
     ("voice load", "--plan", "campus", "--trial", "1", "--trials", "1", "--width", "30"),
     ("library list",),
@@ -145,7 +145,7 @@ def test_what_calculates_and_what_reads_captures(
     loading = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, tmp_path))
     monkeypatch.setitem(studies(), loading.key, loading)
     capture = pcap(tmp_path / "calls.pcap", frames([*without(talk(100), range(20, 90, 24))]))
-    known = {"CAPTURE": capture, "FOLDER": tmp_path}
+    known = {"CAPTURE": capture, "FOLDER": tmp_path, "CONFIGS": tmp_path / "configs"}
     for name, *arguments in OTHERS:
         look(name, *(known.get(each, each) for each in arguments))
 

@@ -154,9 +154,8 @@ def decision(limit: QuantityLimit, values: Sequence[float], floor: float, bound:
     it misses the limit, and the bound on the other side is more than a tenth away. A bound of the loss is
     always far from a predicted loss of zero.
     """
-    return get_args(Decision)[
-        int(_decision_numbers(limit, [np.asarray(each) for each in values], floor, bound))
-    ]
+    numbers = _decision_numbers(limit, [np.asarray(each) for each in values], floor, bound)
+    return _DECISIONS[int(numbers)]
 
 
 def _decision_numbers(
