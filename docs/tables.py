@@ -91,7 +91,7 @@ the limit.
 
 | confidence | means |
 |---|---|
-| high | nothing else looks like this from there |
+| high | no other known cause looks like this from there |
 | medium | something else may look like this: mostly other traffic in the same bottleneck |
 | low | another cause looks the same; look at the other end before you change anything |
 

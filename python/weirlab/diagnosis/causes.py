@@ -85,7 +85,7 @@ APPLICATION_ASK: Final = Cause(
     "receiver",
     "the sender had nothing to send until the receiver had sent something",
     "nothing asked for",
-    "look at the application at the receiving end: it asks late, or for little at a time",
+    "look at the application at the receiving end: it sends requests late, or requests little at a time",
 )
 APPLICATION_READ: Final = Cause(
     "application_read",

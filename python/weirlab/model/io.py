@@ -91,7 +91,7 @@ class DeviceModels:
 
     @property
     def disturbed(self) -> str:
-        """How few attempts of the profile were valid; empty if most were."""
+        """How few attempts of the profile were valid; empty if the host did not disturb it."""
         return str(self.facts.get("disturbed") or "")
 
     @property

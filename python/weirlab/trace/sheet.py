@@ -104,7 +104,7 @@ _NAMES = (
     "marked CE (ECN)",
     "renumbered on the way",
     "last data, never answered",
-    "answers, taking",
+    "answers, time taken",
 )
 
 

@@ -225,5 +225,5 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
             session.say(f"Page: {out}")
         session.finish(document, wording.sentence(outcome, session.command), wording.tables(outcome, rows))
         if confirm and not result.json:
-            session.say(f"To confirm it by real calls: {confirm}")
+            session.say(f"To check it with real calls: {confirm}")
         session.complain(gates.worse(wording.failure(outcome), outcome.problem()))

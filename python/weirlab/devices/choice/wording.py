@@ -236,7 +236,7 @@ def notes_on(outcome: ChoiceOutcome) -> list[str]:
     if outcome.request.tunnels:
         found.append(
             "calls go both ways, a tunnel's profile one way: the packets of both directions are counted, "
-            "each encrypted and decrypted on one CPU, as the lab's two gateways do"
+            "each encrypted and decrypted on the one CPU that both gateways share in the lab"
         )
     return found
 

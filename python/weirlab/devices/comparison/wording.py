@@ -67,7 +67,7 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
 _LEADS: Final = {
     "worse": "Changed for the worse",
     "better": "Changed for the better",
-    "unchanged": "Unchanged within the margin",
+    "unchanged": "Within the margin",
     "not worse": "Unchanged or better",
     "cannot tell": "Cannot tell",
 }

@@ -169,7 +169,7 @@ class RulesetChangeOutcome:
             rows = [[*row, count(len(walk.uncounted))] for row, (_, walk) in zip(rows, walks, strict=True)]
         found = [Table("Change of rules", columns, rows)]
         if self.costs:
-            columns = ["Device", "Threshold", "Then", "Change", "Per packet", "Then"]
+            columns = ["Device", "Threshold", "Threshold then", "Change", "Per packet", "Per packet then"]
             found.append(Table("Predicted cost of the change", columns, [one.cells for one in self.costs]))
         return found
 

@@ -277,7 +277,9 @@ class PlanOutcome:
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     mark = (
-                        "extrapolated" if self.question is None or self.question.extrapolate else "too much"
+                        "extrapolated"
+                        if self.question is None or self.question.extrapolate
+                        else "load too high"
                     )
                     found[f"{one.device}: {mark}, {why}"] = None
         for device, part in self.stand_ins.items():

@@ -50,10 +50,10 @@ Examples:
 
 PREDICT = """Predict threshold, loss, delay and jitter at one load, size and rule count.
 
-MODEL is a model file or a run with fitted models. A load below the lowest
-profiled one is answered as that, which bounds it. Elsewhere outside the
-profiled range the exit code is 7; --extrapolate answers anyway and says what
-lies outside.
+MODEL is a model file or a run with fitted models. Below the lowest
+profiled load, delays and loss at that load serve as bounds. Elsewhere outside
+the profiled range the exit code is 7; --extrapolate answers anyway and says
+what lies outside.
 With --step, the answer is a time series: how the queue fills and drains.
 
 Examples:

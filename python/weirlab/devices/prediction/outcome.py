@@ -251,6 +251,6 @@ def predict(
 def below_profiled(least: str) -> str:
     """What an answer for a load below the lowest profiled one rests on."""
     return (
-        f"The load is below the lowest profiled one ({least}); delays and losses there are bounds, as a "
-        "lighter load is assumed to wait no longer and to lose no more."
+        f"The load is below the lowest profiled one ({least}); delays and losses at that one are "
+        "bounds, assuming that a lighter load waits no longer and loses no more."
     )

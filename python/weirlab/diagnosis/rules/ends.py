@@ -97,7 +97,7 @@ def _asks(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     _, reached = got_through(view, part)
     if reached is not None:
         why += f"; when it had more to send, {bit_rate(reached)} got through"
-    return why, ("what the receiver sends may be requests, or what else the sender's data answers",)
+    return why, ("the receiver's data may be requests, or anything else that the sender waits for",)
 
 
 def _held(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:

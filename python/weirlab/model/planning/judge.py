@@ -246,7 +246,7 @@ class Judge:
     gap_scv: float = 0.0
     extrapolate: bool = False
     disturbed: bool = False
-    """The host disturbed most of the profile: it may be what misses a limit, except where packets are surely
+    """The host disturbed the profile: it may be what misses a limit, except where packets are surely
     lost."""
 
     def at(self, settings: OperatingPoints) -> DeviceVerdict:

@@ -94,7 +94,7 @@ def _foreign_zones(network: PlanNetwork) -> Iterator[str]:
         whose = words(sorted(filter(None, known)))
         yield (
             f"named/named.conf has zone {name} of {whose}, which the lab needs: leave it out of your own "
-            "name server, which would answer for theirs"
+            "name server, which would otherwise answer in place of theirs"
         )
     for name, tree in plan.trees.items():
         listed = [e for e in plan.enum if e.tree == name and e.holds(network.day)]

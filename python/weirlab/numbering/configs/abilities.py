@@ -28,7 +28,7 @@ ROWS: Final = (
     ("barred, may_call", "403", "cause 21", "ARJ", "not written: all calls pass"),
     ("most_calls", "503", "cause 34", "ARJ", "not written"),
     ("one spelling of a number", YES, "yes; tel: is refused (416)", "digits alone", "digits alone"),
-    ("request of no call", "481", "481", "no signalling", "no signalling"),
+    ("request for an unknown call", "481", "481", "no signalling", "no signalling"),
 )  # fmt: skip
 """A part of a plan, and what each of :data:`ENGINES` does of it."""
 

@@ -28,7 +28,7 @@ _ENDS: Final = {
     "no codec": "no common codec (488)",
     "loop": "loop (482)",
     "busy": "busy line (486)",
-    "no dialog": "request that belongs to no call (481)",
+    "no dialog": "request for an unknown call (481)",
     "too many calls": "call limit (503)",
 }
 

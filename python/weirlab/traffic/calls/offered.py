@@ -63,6 +63,6 @@ def note(text: str) -> str:
     if text.strip().lower().replace(",", "").removesuffix("k").isdecimal():
         return ""
     return (
-        f"{text}: {parse_count(text):,} calls at once, so that at most {percent(BLOCKED)} find all lines "
-        "busy (Erlang B)"
+        f"{text}: {parse_count(text):,} calls at once, so that at most {percent(BLOCKED)} of calls find "
+        "all lines busy (Erlang B)"
     )

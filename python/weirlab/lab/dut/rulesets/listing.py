@@ -298,7 +298,7 @@ def better_format(refusal: str, text: str) -> str:
     if "xtables" in refusal:
         return "\n    iptables made these rules: give the output of iptables-save -c"
     if _COUNTED.search(text):
-        return "\n    if nft printed these rules so, give the output of nft -j list ruleset"
+        return "\n    if nft printed these rules, give the output of nft -j list ruleset instead"
     return ""
 
 
