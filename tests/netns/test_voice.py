@@ -205,6 +205,8 @@ def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:
     assert [(row.number, row.verdict, row.way) for row in outcome.found.rows] == [
         ("+420111000001", AS_PLANNED, "phone > core > desk"),
         ("+420333000001", AS_PLANNED, "phone > core"),
+        # The request of no call.
+        ("+420111000001", AS_PLANNED, "phone > core"),
     ]
     run = Store(tmp_path / "store").open("last")
     assert "INVITE +420111000001" in run.table(MESSAGES)["text"].to_list()

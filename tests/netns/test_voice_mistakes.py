@@ -124,7 +124,7 @@ def test_a_callee_that_answers_otherwise_is_told(
     # The spoiled proxy calls voicemail first; here that is as planned.
     swapped = net.plan.routes[0].model_copy(update={"to": ("voicemail", "desk")})
     book = type(net.book)(net.plan.model_copy(update={"routes": (swapped,)}), net.book.document)
-    (wanted,) = planned(PlanNetwork(book, net.day), fall_back=False)
+    wanted, _of_no_call = planned(PlanNetwork(book, net.day), fall_back=False)
     monkeypatch.setattr(sipp, "callee", changed(old, new))
     row, _ = made(spoiled, wanted)
     assert row.why.split("; ")[0] == why
