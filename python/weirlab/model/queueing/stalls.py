@@ -30,6 +30,10 @@ class StallLoss:
         if len(self.shares) != len(self.loss_ratios):
             raise ValueError("shares and losses of stalls differ in number")
 
+    def __bool__(self) -> bool:
+        """Whether anything is lost."""
+        return bool(self.shares)
+
     @classmethod
     def fit(cls, share: F64, loss_ratio: F64) -> Self:
         """The monotone mean (isotonic regression) of trials at loads below the threshold, less its error.
