@@ -37,6 +37,15 @@ def test_more_than_the_threshold_allows_is_overload_and_no_stall() -> None:
     assert StallLoss.fit(np.array([0.5, 0.7, 1.1, 1.2]), np.array([0.0, 0.0, 0.1, 0.2])) == StallLoss()
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (0, 2, 1, 3)])
+def test_the_order_of_repetitions_does_not_count(order: tuple[int, ...]) -> None:
+    lost = np.array([0.0, 0.0, 0.06, 0.05])
+    share = np.array([0.801, 0.803, 0.802, 0.804])
+    found = StallLoss.fit(share[::-1], lost[list(order)])
+    assert found.shares == (0.801,)
+    assert found.loss_ratios == pytest.approx([lost.mean() - lost.std(ddof=1) / 2])
+
+
 @pytest.fixture(scope="module")
 def trials() -> list[Observation]:
     """A profile of which every third trial just below the threshold loses packets, without overload."""
@@ -63,3 +72,10 @@ def test_the_predicted_loss_and_the_load_with_little_loss_follow_the_mean(trials
     judge = Judge(model, (QuantityLimit("loss_ratio", 0.01),), LEAST)
     reached = reach(judge, threshold * np.linspace(0.5, 1.1, 61), lambda pps: OperatingPoints(pps, 64.0, 0.0))
     assert 0.85 < (reached.value or 0.0) / threshold < 0.93
+
+
+def test_bursts_of_random_gaps_are_no_stalls(trials: list[Observation]) -> None:
+    even = [replace(trial, loss_ratio=0.0) if trial.loss_ratio == LOST else trial for trial in trials]
+    bursts = [replace(trial, gap_scv=1.0) for trial in trials]
+    assert QueueingModel.fit([*even, *bursts]).stalls == StallLoss()
+    assert QueueingModel.fit(bursts).stalls != StallLoss()

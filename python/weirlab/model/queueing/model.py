@@ -127,6 +127,7 @@ class QueueingModel:
             for name, curve in delays.items()
         }
         threshold = 1e9 / service.ns(table.position, table.frame_bytes)
+        even = table.gap_scv == table.gap_scv.min()
         both = table.where(regimes.overload | regimes.below)
         load_both = _load(service, both)
         model = cls(
@@ -142,7 +143,7 @@ class QueueingModel:
             profiled=ProfileRange.of(table, threshold),
             # In a flood, packets are lost before they reach a queue that is never full.
             endless=bool(np.median(over.loss_ratio) <= regime.OVERLOAD_LOSS),
-            stalls=StallLoss.fit(table.rate_pps / threshold, table.loss_ratio),
+            stalls=StallLoss.fit((table.rate_pps / threshold)[even], table.loss_ratio[even]),
         )
         leftover = ResidualModel.fit(
             like.leftover.cycle_ns if like else _cycle_ns(delays["delay_mean_ns"], typical, load),
