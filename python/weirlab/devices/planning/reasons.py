@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import count, duration, percent, rate, significant, words
+from weirlab.model.planning.judge import ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +101,13 @@ def missing(look: PlanForecast, question: PlanningQuestion) -> str:
         notes += [interval(look, limit.quantity, question.certainty)] if foreseen and question.sure else []
         if close and not foreseen:
             predicted = _shown(limit, look.predicted)
-            near = rate(look.predicted["threshold_pps"])
-            at = (
-                f"within a tenth of the threshold, {near}"
-                if limit.quantity == "loss_ratio"
-                else "too close to the limit"
-            )
+            threshold = look.predicted["threshold_pps"]
+            if limit.quantity != "loss_ratio":
+                at = "too close to the limit"
+            elif look.rate_pps * ROOM >= threshold:
+                at = f"within a tenth of the threshold, {rate(threshold)}"
+            else:
+                at = "a tenth more load loses packets"
             notes.append(f"predicted at {predicted}, but {at}")
         parts.append(f"{limit.label} {shown}" + (f" ({'; '.join(notes)})" if notes else ""))
     return words(parts)

@@ -97,6 +97,8 @@ def _demand(limit: QuantityLimit, source: str) -> tuple[Demand, str]:
     return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
 
 
+TOO_CLOSE: Final = "too close to the limit: a tenth more load may miss it"
+
 VERDICTS: Final[dict[Decision, Verdict]] = {"meets": "met", "undecided": "undecided", "misses": "not met"}
 
 
@@ -118,9 +120,7 @@ def _limit(demand: Demand, source: str, answer: PlanAnswer, limits: Mapping[str,
     low, high = (floor, bound) if math.isfinite(floor + bound) else (-math.inf, math.inf)
     if verdict == "not met" and predicted <= at_most:
         lighter = answer.headroom is not None and answer.headroom.lighter is not None
-        near = (
-            "a lighter load misses it" if lighter else "too close to the limit: a tenth more load may miss it"
-        )
+        near = "a lighter load misses it" if lighter else TOO_CLOSE
         source = f"{source}; {near}" if source else near
     case = DemandCase(predicted, min(predicted, low), max(predicted, high), answer.device, source, why)
     return DemandJudgement(demand, verdict, case, 1, int(verdict == "not met"))

@@ -145,16 +145,19 @@ ROOM: Final = NEAR[1]
 this close to its threshold is near it, and a plan must not rely on that."""
 
 
-def decision(limit: QuantityLimit, values: Sequence[float], floor: float, bound: float) -> Decision:
+def decision(
+    limit: QuantityLimit, values: Sequence[float], floor: float, bound: float, *, disturbed: bool = False
+) -> Decision:
     """The decision on one limit.
 
     ``values`` are predicted at a load lower by :data:`ROOM`, at the load, and at one as much higher, between
     ``floor`` and ``bound`` at the load. ``undecided`` is due to the profile: bounds lie on both sides of the
     limit although the prediction is clear of it. It is on the same side at a load a tenth higher, or lower if
     it misses the limit, and the bound on the other side is more than a tenth away. A bound of the loss is
-    always far from a predicted loss of zero.
+    always far from a predicted loss of zero. ``disturbed``: see :attr:`Judge.disturbed`.
     """
-    numbers = _decision_numbers(limit, [np.asarray(each) for each in values], floor, bound)
+    arrays = [np.asarray(each) for each in values]
+    numbers = _decision_numbers(limit, arrays, floor, bound, disturbed=disturbed)
     return _DECISIONS[int(numbers)]
 
 

@@ -264,13 +264,28 @@ def test_options_that_the_file_answers_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("predicted", "high", "verdict"),
-    [((50.0, 60.0, 70.0), 90.0, "met"), ((50.0, 60.0, 70.0), 130.0, "undecided"),
-     ((80.0, 95.0, 105.0), 130.0, "not met"), ((110.0, 130.0, 150.0), 170.0, "undecided")],
+    ("predicted", "high", "verdict", "if_disturbed"),
+    [((50.0, 60.0, 70.0), 90.0, "met", "met"), ((50.0, 60.0, 70.0), 130.0, "undecided", "undecided"),
+     ((80.0, 95.0, 105.0), 130.0, "not met", "undecided"),
+     ((110.0, 130.0, 150.0), 170.0, "undecided", "undecided")],
 )  # fmt: skip
 def test_a_flow_is_judged_with_a_tenth_of_room_as_a_device_is(
-    predicted: tuple[float, ...], high: float, verdict: str
+    predicted: tuple[float, ...], high: float, verdict: str, if_disturbed: str
 ) -> None:
     name = "delay_p99_ns"
     near = [SeriesPrediction({name: ns}, {name: 40.0}, {name: high}) for ns in predicted]
-    assert judged(parse("p99<=100ns", (P99,)), [near], ["voice"]).verdict == verdict
+    found = judged(parse("p99<=100ns", (P99,)), [near], ["voice"], [""])
+    assert (found.verdict, found.case.note != "") == (verdict, verdict == "not met")
+    assert judged(parse("p99<=100ns", (P99,)), [near], ["voice"], ["disturbed"]).verdict == if_disturbed
+
+
+def test_only_flows_through_a_disturbed_device_are_in_doubt(weir: Weir, devices: Path) -> None:
+    path = written(devices, "arrivals: constant\nrequire: ['p99<1us']")
+    path.write_text(path.read_text().replace("devices.json, device: new", "disturbed.json, device: new"))
+    models = [replace(one, facts={"disturbed": "9 of 20"}) for one in load_devices(devices)]
+    save_devices(models, devices.parent / "disturbed.json")
+    found = weir("plan", path, "--extrapolate", "--json")
+    assert found.json["disturbed"] == {"router": "9 of 20"}
+    (missed,) = found.json["requirements"]
+    assert (missed["cases"], missed["failing"]) == (2, 1)
+    assert "9 of 20" in found.err

@@ -11,7 +11,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.output import Session
 from weirlab.cli.quantities import count, duration, percent, rate, significant
 from weirlab.cli.results import gates
-from weirlab.devices.planning.path.outcome import PathOutcome, plan_path
+from weirlab.devices.planning.path.outcome import PathOutcome, disturbed_in_words, plan_path
 from weirlab.devices.planning.path.sections import ENDS, read_path
 from weirlab.model.series import BAND_LEVEL
 
@@ -111,6 +111,8 @@ def warnings(outcome: PathOutcome) -> Iterator[str]:
         yield f"extrapolated: {reason}"
     for name, why in outcome.unusable.items():
         yield f"the profile of {name} does not count: {why}"
+    for name, why in outcome.disturbed.items():
+        yield disturbed_in_words(name, why)
 
 
 def path_of(sources: Sequence[str], others: Mapping[str, object]) -> Path | None:

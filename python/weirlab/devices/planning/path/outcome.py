@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError, ModelError
 from weirlab.base.quoting import quoted
 from weirlab.devices.planning.path.row import RowProfile, rows_of
 from weirlab.devices.planning.path.sections import PathDescription, PathDevice
-from weirlab.devices.planning.requiring import VERDICTS
+from weirlab.devices.planning.requiring import TOO_CLOSE, VERDICTS
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.models import is_file
 from weirlab.model import DeviceModels, Model
@@ -78,6 +78,8 @@ class PathOutcome:
     extrapolated: tuple[str, ...]
     unusable: Mapping[str, str]
     """By device: why its profile does not count."""
+    disturbed: Mapping[str, str]
+    """By device: how few attempts of its profile were valid, if the host disturbed it."""
     whole_profiles: bool
     """Whether the test bed's part counts once per device, for want of ``bed``."""
     least_headroom: float
@@ -127,6 +129,7 @@ class PathOutcome:
             "to_profile": list(self.to_profile),
             "extrapolated": list(self.extrapolated),
             "unusable": dict(self.unusable),
+            "disturbed": dict(self.disturbed),
         }
 
 
@@ -196,15 +199,28 @@ def plan_path(
         (_of_flow(lighter, names), flow.prediction, _of_flow(heavier, names))
         for flow, names in zip(flows, passed, strict=True)
     ]
+    disturbed = {name: models.disturbed for name, models in profiled.items()}
+    disturbed |= {name: row.disturbed for row in in_row.values() for name in row.names}
+    disturbed = {name: why for name, why in disturbed.items() if why}
+    doubts = [
+        "; ".join(
+            disturbed_in_words(device.name, disturbed[device.name])
+            for stage in _passed(whole, names)
+            for device in stage.devices
+            if device.name in disturbed
+        )
+        for names in passed
+    ]
     remedies = (row.remedy(store, asked.arrivals) for cpu, row in rows.items() if cpu not in in_row)
     return PathOutcome(
         asked.path,
         tuple(flows),
         tuple(_device(device, whole, gap_scv) for device in devices),
         busiest.name,
-        tuple(judged(demand, near, [flow.name for flow in flows]) for demand in demands),
+        tuple(judged(demand, near, [flow.name for flow in flows], doubts) for demand in demands),
         why,
         {name: models.unusable for name, models in profiled.items() if models.unusable},
+        disturbed,
         asked.bed is None and len(devices) - sum(len(row.names) - 1 for row in in_row.values()) > 1,
         1.0 / max(stage.utilisation for stage in above),
         tuple(in_row.values()),
@@ -213,8 +229,12 @@ def plan_path(
 
 
 def _of_flow(whole: Sequence[SeriesStage], passed: Sequence[str]) -> SeriesPrediction:
+    return in_series(_passed(whole, passed))
+
+
+def _passed(whole: Sequence[SeriesStage], passed: Sequence[str]) -> list[SeriesStage]:
     """A flow passes all devices of a stage, or waits for their CPU all the same."""
-    return in_series([stage for stage in whole if any(device.name in passed for device in stage.devices)])
+    return [stage for stage in whole if any(device.name in passed for device in stage.devices)]
 
 
 def _device(device: SeriesDevice, whole: Sequence[SeriesStage], gap_scv: float) -> PathDeviceOutcome:
@@ -257,13 +277,16 @@ def _one(store: Store, source: str, name: str | None, folder: Path) -> DeviceMod
 
 
 def judged(
-    demand: Demand, flows: Sequence[Sequence[SeriesPrediction]], names: Sequence[str]
+    demand: Demand, flows: Sequence[Sequence[SeriesPrediction]], names: Sequence[str], doubts: Sequence[str]
 ) -> DemandJudgement:
-    """``flows``: what each meets at lighter loads, the given ones, and heavier ones, by :data:`ROOM`."""
-    quantity = LIMITED[demand.quantity]
+    """``flows``: what each meets at lighter loads, the given ones, and heavier ones, by :data:`ROOM`.
+
+    ``doubts``: by flow, which profiles behind it the host disturbed; empty if none.
+    """
+    quantity, limit = LIMITED[demand.quantity], limit_of(demand)
     cases: list[DemandCase] = []
     verdicts: list[Verdict] = []
-    for name, near in zip(names, flows, strict=True):
+    for name, near, doubt in zip(names, flows, doubts, strict=True):
         found = near[1]
         if quantity not in found.values:
             cases.append(DemandCase.unknown(f"a path has no {demand.quantity.title}", name))
@@ -271,7 +294,13 @@ def judged(
             continue
         value = found.values[quantity]
         low, high = found.low.get(quantity, value), found.high.get(quantity, value)
-        cases.append(DemandCase(value, low, high, where=name, why="the models' errors are too large"))
         values = [each.values[quantity] for each in near]
-        verdicts.append(VERDICTS[decision(limit_of(demand), values, low, high)])
+        verdict = VERDICTS[decision(limit, values, low, high, disturbed=bool(doubt))]
+        note = TOO_CLOSE if verdict == "not met" and value <= limit.at_most else ""
+        cases.append(DemandCase(value, low, high, name, note, doubt or "the models' errors are too large"))
+        verdicts.append(verdict)
     return judge(demand, cases, verdicts)
+
+
+def disturbed_in_words(name: str, why: str) -> str:
+    return f"the profile of {name} was disturbed ({why})"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.profiles import KIND
-from weirlab.jobs.spoiled import REPETITIONS
+from weirlab.jobs.spoiled import REPETITIONS, disturbance
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.series import SeriesDevice
 from weirlab.records import JOINT
@@ -35,6 +35,8 @@ class RowProfile:
     created: str
     device: SeriesDevice
     """All of them as one."""
+    disturbed: str = ""
+    """See ``DeviceModels.disturbed``."""
 
     def document(self) -> dict[str, Any]:
         return {"devices": list(self.names), "run_id": self.run_id, "created": self.created}
@@ -63,7 +65,7 @@ class DeviceRow:
                 device = SeriesDevice(
                     JOINT.join(self._names), model, first.rate_pps, first.frame_bytes, position, first.cpu
                 )
-                return RowProfile(self._names, run.run_id, run.created, device)
+                return RowProfile(self._names, run.run_id, run.created, device, disturbance(opened, KIND))
         return None
 
     def remedy(self, store: Store, arrivals: str) -> str:
