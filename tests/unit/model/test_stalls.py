@@ -10,7 +10,8 @@ import pytest
 from weirlab.model import QueueingModel
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.intervals.cross_validation import calibrate
-from weirlab.model.planning.judge import LEAST, Judge, OperatingPoints, reach
+from weirlab.model.planning.judge import LEAST, Judge, OperatingPoints
+from weirlab.model.planning.reach import reach
 from weirlab.model.planning.requirements import QuantityLimit
 from weirlab.model.queueing.stalls import StallLoss
 from weirlab.records import Observation

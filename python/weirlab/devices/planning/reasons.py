@@ -11,8 +11,8 @@ from weirlab.model.planning.judge import ROOM
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weirlab.model.planning.judge import Reach
     from weirlab.model.planning.planner import PlanAnswer, PlanForecast, PlanningQuestion
+    from weirlab.model.planning.reach import Reach
     from weirlab.model.planning.requirements import QuantityLimit
 
 FURTHER: Final = 1.05

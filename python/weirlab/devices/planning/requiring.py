@@ -9,8 +9,9 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import count
 from weirlab.base.quoting import quoted
-from weirlab.model.planning.judge import Decision, Reach
+from weirlab.model.planning.judge import Decision
 from weirlab.model.planning.planner import Find, PlanAnswer
+from weirlab.model.planning.reach import Reach
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS, QuantityLimit, Requirement
 from weirlab.requirements import LOSS, Demand, DemandCase, DemandJudgement, Quantity, Unit, Verdict, judge
 from weirlab.rules import Walk

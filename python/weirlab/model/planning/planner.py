@@ -15,19 +15,14 @@ from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import judge as intervals
 from weirlab.model.planning.judge import (
     BOUNDED,
-    FRAMES_BYTES,
-    POSITIONS,
-    RATES_PPS,
     ROOM,
     Decision,
     Judge,
     LoadFloor,
     OperatingPoints,
-    Reach,
-    reach,
-    stretches,
     worst,
 )
+from weirlab.model.planning.reach import FRAMES_BYTES, POSITIONS, RATES_PPS, Reach, reach, stretches
 from weirlab.model.planning.requirements import QuantityLimit
 
 Conclusion = Literal[Decision, "not profiled"]

@@ -11,8 +11,9 @@ from scipy.optimize import brentq
 
 from weirlab.base.errors import InputError
 from weirlab.model import QueueingModel
-from weirlab.model.planning.judge import Judge, OperatingPoints, reach
+from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.model.planning.planner import OfferedLoad, PlanningQuestion, answer, best
+from weirlab.model.planning.reach import reach
 from weirlab.model.planning.requirements import parse_limit
 from weirlab.records import Observation
 
