@@ -26,11 +26,12 @@ SIP = """\
 plan: agreement
 caller: phone
 dns: {primary: ns.lime.example, contact: hostmaster@lime.example}
-organisations: {op: {title: Operator}}
+organisations: {op: {title: Operator, most_calls: 1}}
 ranges: [{prefix: "+421", owner: op}]
 engines:
   phone: {kind: endpoint, protocols: [sip], address: 10.97.0.20, organisation: op, codecs: [ulaw], home: core}
-  core: {kind: proxy, address: 10.97.0.10, host: core.lime.example, organisation: op, trees: [public]}
+  core: {kind: proxy, address: 10.97.0.10, host: core.lime.example, organisation: op, trees: [public],
+    rewrite: [{match: '^112$', replace: '+421600000112'}]}
   branch: {kind: proxy, address: 10.97.0.11, organisation: op}
   desk: {kind: endpoint, protocols: [sip], address: 10.97.0.31, host: desk.lime.example, organisation: op,
     codecs: [ulaw]}
@@ -63,12 +64,14 @@ tests:
   - {number: "+421500000004", via: static, ends_at: desk}
   - {number: "+421800000005", answer: 484}
   - {number: "+4218000000051", via: static, ends_at: desk}
+  - {number: "+421600000006", meanwhile: 1, answer: 503}
+  - {number: "112", meanwhile: 1, ends_at: desk, note: emergency calls count towards no limit}
 """
 
 LINES = """\
 plan: lines
 caller: cell
-organisations: {op: {title: Operator, barred: ["+421900", "+421300000007"]}}
+organisations: {op: {title: Operator, barred: ["+421900", "+421300000007"], most_calls: 1}}
 ranges: [{prefix: "+421", owner: op, digits: 12}, {prefix: "+421112", owner: op, digits: 6}]
 engines:
   gate:
@@ -91,6 +94,8 @@ tests:
   - {number: "+421300000008", via: static, ends_at: desk}
   - {number: "+421300000009", via: static, ends_at: shop, note: a whole number has a route}
   - {number: "112", via: static, ends_at: shop, note: a rule rewrites a whole number}
+  - {number: "+421300000009", caller: desk, meanwhile: 1, answer: 503}
+  - {number: "112", caller: desk, meanwhile: 1, ends_at: shop, note: emergency calls count towards no limit}
 """
 
 RETURNED = """\
@@ -166,7 +171,7 @@ def test_spirals_transports_groups_and_stripped_digits_go_as_planned() -> None:
         pytest.skip(missing)
     found = proved(SIP)
     assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
-    assert len(found) == 6 + FORGED
+    assert len(found) == 8 + FORGED
 
 
 def test_whole_numbers_that_a_line_dials_meet_their_own_bars_routes_and_rules() -> None:
@@ -174,7 +179,7 @@ def test_whole_numbers_that_a_line_dials_meet_their_own_bars_routes_and_rules() 
         pytest.skip(missing)
     found = proved(LINES)
     assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
-    assert len(found) == 5 + len(spellings("+421300000007")) + FORGED
+    assert len(found) == 7 + len(spellings("+421300000007")) + FORGED
 
 
 def test_calls_that_a_gatekeeper_sends_back_to_their_gateway_go_as_planned() -> None:

@@ -32,6 +32,7 @@ BARRING = BORDER.replace("admits: []}", 'barred: ["+44900"]}').replace(
         ("+44%2539", None),
         ("+44+900", None),
         ("(+44)900", None),
+        ("(44)900", None),
         ("+44900a", None),
         ("+44\N{ARABIC-INDIC DIGIT NINE}00", None),
         ("-", None),
@@ -51,6 +52,11 @@ def network() -> PlanNetwork:
 )
 def test_every_spelling_of_a_barred_number_is_barred(dialled: str) -> None:
     assert [way.end.kind for way in calls(network(), dialled)] == ["barred"]
+
+
+@pytest.mark.parametrize("number", ["1", "18", "188", "+18", "1888"])
+def test_other_spellings_of_a_short_number_mean_it(number: str) -> None:
+    assert {spelling(each) for each in spellings(number)} == {number}
 
 
 def test_no_country_code_begins_with_0() -> None:
@@ -73,7 +79,10 @@ def test_engines_compare_and_pass_on_one_spelling_and_know_the_calls_of_later_re
     at = [proxy.index(step, begin) for step in steps]
     assert at == sorted(at)
     dialog = proxy[proxy.index("route[DIALOG]") :]
-    assert dialog.index("is_known_dlg") < dialog.index("loose_route")
+    unknown, _, known = dialog.partition('"481"')
+    assert unknown.index("is_known_dlg") < unknown.index('"ACK|BYE|PRACK|INFO|UPDATE") && loose_route()')
+    # Neither side moves the call to a barred number.
+    assert known.index("$dlg(to_contact)") < known.index("$dlg(from_contact)") < known.index("route(BARRED)")
     assert 'remove_hf("Route")' in proxy
 
 

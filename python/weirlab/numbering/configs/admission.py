@@ -9,6 +9,7 @@ from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing.calls import emergency
 
 REFUSED = "refused"
 """The dial-plan context of callers that are not admitted."""
@@ -138,26 +139,27 @@ def contexts(
         yield from rewriting(ruling)
         yield f"include => {ruling}\n[{ruling}]"
         rules = {"": False, **(permissions(network, name, caller) or {"": True})}
-        if rules[""] and most_calls(network, name, caller) is None:
+        who, most = caller.organisation or "", most_calls(network, name, caller)
+        waits = [WAIT] if arriving == "h323" else []
+        for number in emergency(network, name, arriving) if most is not None else ():
+            if network.may_call(who, number):
+                yield from _passing(who, None, f"exten => {plus}{number},1,", routing, waits)
+        if rules[""] and most is None:
             yield f"include => {routing}"
             del rules[""]
         for prefix, may in sorted(rules.items()):
-            waits = [WAIT] if arriving == "h323" else []
             for pattern in patterns(f"{plus}{prefix or 'X'}", arriving):
                 begin = f"exten => _{pattern},1,"
                 if may:
-                    yield from _passing(network, name, caller, begin, routing, waits)
+                    yield from _passing(who, most, begin, routing, waits)
                     continue
-                yield f"{begin}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
+                yield f"{begin}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {who})"
                 yield from waits
                 yield f" same => n,Hangup({_REJECTED})"
 
 
-def _passing(
-    network: PlanNetwork, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
-) -> Iterator[str]:
-    """Lines for a call that is allowed unless there are too many."""
-    most, who = most_calls(network, name, caller), caller.organisation
+def _passing(who: str, most: int | None, pattern: str, onward: str, waits: list[str]) -> Iterator[str]:
+    """Lines for a call that is allowed unless ``who`` has too many."""
     goes = f"GotoIf(${{DIALPLAN_EXISTS({onward},${{EXTEN}},1)}}?{onward},${{EXTEN}},1)"
     if most is None:
         yield f"{pattern}{goes}"
@@ -225,6 +227,8 @@ def route(network: PlanNetwork, name: str) -> Iterator[str]:
     """The part of the script that counts."""
     yield "# Calls of organisations that may have so many at once, each with its own count."
     yield "route[COUNT] {"
+    if numbers := emergency(network, name, "sip"):
+        yield f'  if ($rU =~ "^\\+({"|".join(numbers)})$") return;  # emergency numbers'
     yield '  $var(organisation) = "";'
     for other, address, organisation, most in _callers(network, name):
         where = parts.place(network, "organisations", organisation, "most_calls")

@@ -9,6 +9,7 @@ from typing import Final
 from weirlab.numbering.configs import admission, parts, sipp
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.routing import PlanNetwork, profiles
+from weirlab.numbering.routing.calls import emergency
 
 RAS_PORT: Final = 1719
 """Port for requests to gatekeepers (H.225.0, Appendix IV)."""
@@ -75,6 +76,7 @@ def _callers(network: PlanNetwork, name: str) -> dict[str, object]:
                 "admitted": admitted,
                 "may_call": may_call,
                 "most_calls": most_calls,
+                **({} if most_calls is None else {"emergency": emergency(network, name, "h323")}),
                 "place": parts.place(network, "organisations", caller.organisation or ""),
             }
     return found

@@ -46,14 +46,16 @@ route[NUMBER] {
   $var(text) = "";
   $var(text) = $(rU{s.select,0,;}{s.unescape.user});
   $var(number) = "";
-  if ($var(text) =~ "^\\+?[0-9(). -]*[0-9][0-9(). -]*$")
+  if ($var(text) =~ "^(\\+[(). -]*)?[0-9][0-9(). -]*$")
     $var(number) = $(var(text){s.rm,-}{s.rm,.}{s.rm,(}{s.rm,)}{s.rmws});
 }
 
-# Requests within a call: only of a call that began here (by Call-ID and tags), and no call to another number.
+# Requests within a call. One that can move it has to be of a call that began here (by Call-ID and tags), and
+# moves it to no barred number. Others begin nothing: their call may be older than this process, or a branch.
 route[DIALOG] {
   if (!is_method("ACK")) t_check_trans();
   if (!is_known_dlg()) {
+    if (is_method("ACK|BYE|PRACK|INFO|UPDATE") && loose_route()) { t_relay(); exit; }
     if (is_method("ACK")) { if (t_check_trans()) t_relay(); exit; }
     xlog("L_NOTICE", "REJECTED num=$rU without a call, from $si\\n");
     sl_send_reply("481", "Call Does Not Exist");
@@ -65,7 +67,9 @@ route[DIALOG] {
     exit;
   }
   $var(uri) = $ru;
-  if (is_method("INVITE") && $ft == $dlg(from_tag) && $var(uri) != $dlg(to_contact)) {
+  $var(peer) = $dlg(to_contact);
+  if ($ft != $dlg(from_tag)) $var(peer) = $dlg(from_contact);
+  if (is_method("INVITE") && $var(uri) != $var(peer)) {
     route(NUMBER);
     if ($var(number) != "") $rU = $var(number);
     route(REWRITE);

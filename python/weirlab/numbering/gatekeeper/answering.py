@@ -225,9 +225,9 @@ class Gatekeeper:
             return ras.AdmissionReject(asked.number, "undefinedReason")
         if caller is not None:
             # Others may have been admitted while a neighbour was asked.
-            if why := self._full(caller, call, now_s):
+            if why := self._full(caller, asked.digits, call, now_s):
                 return ras.AdmissionReject(asked.number, why)
-            if self._asking[call]:
+            if self._asking[call] and asked.digits not in caller.emergency:
                 self._calls[call] = caller.organisation
         number = found.digits if found.digits != asked.digits else ""
         return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place, number)
@@ -240,10 +240,10 @@ class Gatekeeper:
         if not caller.may(digits):
             self._tell(f"REJECTED num={digits} {caller.organisation} may not call it ({caller.place})")
             return BARRED
-        return self._full(caller, call, now_s)
+        return self._full(caller, digits, call, now_s)
 
-    def _full(self, caller: Caller, call: tuple[str, str, int], now_s: float) -> str:
-        if caller.most_calls is None:
+    def _full(self, caller: Caller, digits: str, call: tuple[str, str, int], now_s: float) -> str:
+        if caller.most_calls is None or digits in caller.emergency:
             return ""
         # The calls of endpoints that have gone silently are over.
         self._calls = {

@@ -66,6 +66,8 @@ class Caller:
     """By prefix, digits: may it call these numbers? The longest prefix decides; without any, it may."""
     most_calls: int | None = None
     """Calls that its organisation may have at once; None for no limit."""
+    emergency: tuple[str, ...] = ()
+    """Numbers, digits, to which calls are not counted."""
     place: str = ""
     """The line of the plan."""
 

@@ -24,15 +24,16 @@ PREFIX: Final = re.compile(r"\+[0-9]*")
 DIALLED: Final = re.compile(r"\+?[0-9]+")
 
 
-_SPELT: Final = re.compile(r"\+?[0-9(). -]+")
+_SPELT: Final = re.compile(r"[+0-9][0-9(). -]*")
 _SEPARATORS: Final = str.maketrans("", "", "(). -")
 
 
 def spelling(text: str) -> str | None:
     """The number that a SIP or tel URI, or its user part, names, in the one spelling that is compared.
 
-    Escapes are decoded once (RFC 3261, 19.1.4), separators are for people (RFC 3966, 5.1.1), and parameters
-    do not count: a local number is one of the engine that gets it. None for what is not a number.
+    Escapes are decoded once (RFC 3261, 19.1.4), separators behind the first digit or + are for people
+    (RFC 3966, 5.1.1), and parameters do not count: a local number is one of the engine that gets it. None for
+    other text.
 
     >>> spelling("+4%320-(224) 355.289;ext=1")
     '+420224355289'

@@ -106,9 +106,10 @@ def _evading(network: PlanNetwork, found: Sequence[ProofCall]) -> Iterator[tuple
 
 def spellings(number: str) -> tuple[str, ...]:
     """Other spellings of a number, which mean the same."""
-    begin, end = number[:-4], number[-4:]
+    begin = number[:-4] or number[:1]
+    end = number[len(begin) :]
     escaped = "".join(f"%{ord(digit):x}" for digit in end)
-    return f"{begin}-({end[0]}){end[1:]}", f"{begin}%20.{end}", f"{begin}{escaped}", f"{number};isub=1"
+    return f"{begin}-({end[:1]}){end[1:]}", f"{begin}%20.{end}", f"{begin}{escaped}", f"{number};isub=1"
 
 
 def _failing(

@@ -73,8 +73,7 @@ def calls(
         place = network.book.at("engines", name)
         raise InputError(f"{place}: {name} has no home: set home: to the engine that routes its calls")
     offer = endpoint.codecs or None
-    begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation)
-    begin = begin._replace(meanwhile=meanwhile)
+    begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation, meanwhile=meanwhile)
     begin = begin.then(begin.step("dialled", ("engines", name, "home"), home=endpoint.home))
     yield from _leg(network, begin, endpoint.home, dialled, None, ("engines", name, "home"))
 
@@ -104,16 +103,24 @@ def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
         return
     if engine.kind == "gateway":
         arrival = arrival._replace(number=f"+{digits}")
+    place: Location = ("organisations", arrival.organisation or "")
     if len(arrival.been) == 1 and not network.may_call(arrival.organisation, digits):
-        place: Location = ("organisations", arrival.organisation or "")
         yield arrival.end("barred", place, organisation=arrival.organisation)
         return
     most = network.most_calls(arrival.organisation)
-    if len(arrival.been) == 1 and most is not None and arrival.meanwhile >= most:
-        place = ("organisations", arrival.organisation or "", "most_calls")
-        yield arrival.end("too many calls", place, organisation=arrival.organisation, most=most)
+    full = len(arrival.been) == 1 and most is not None and arrival.meanwhile >= most
+    if full and digits not in emergency(network, arrival.engine, arrival.arriving):
+        facts = {"organisation": arrival.organisation, "most": most}
+        yield arrival.end("too many calls", (*place, "most_calls"), **facts)
         return
     yield from _decided(network, arrival, engine)
+
+
+def emergency(network: PlanNetwork, engine: str, arriving: Protocol) -> tuple[str, ...]:
+    """The digits that emergency numbers become at an engine; calls to them count towards no limit."""
+    dialled = (Arrival(engine, number, arriving, None, None) for number in network.plan.emergency)
+    found = [_rewritten(network, each).number for each in dialled]
+    return tuple({each.removeprefix("+"): None for each in found if profiles.can_be_routed(each, arriving)})
 
 
 def _forwarded(network: PlanNetwork, arrival: Arrival, number: str) -> Iterator[CallRoute]:
@@ -144,9 +151,8 @@ def _rewritten(network: PlanNetwork, arrival: Arrival) -> Arrival:
                 arrival = arrival.then(arrival.step("unusable rule", place, **facts))
                 continue
             changed = arrival._replace(number=after)
-            return changed.then(
-                changed.step("rewritten", place, before=arrival.number, rule=rule.pattern.text)
-            )
+            facts = {"before": arrival.number, "rule": rule.pattern.text}
+            return changed.then(changed.step("rewritten", place, **facts))
     return arrival
 
 
@@ -334,10 +340,8 @@ def _follow(
         return
     targets = network.names.resolve(uri.host, wanted, uri.port, uri.transport)
     if not targets:
-        if network.names.domain_of(uri.host) is None:
-            yield arrival.end("external", place, uri=uri.text, host=uri.host)
-        else:
-            yield arrival.end("no address", place, uri=uri.text, host=uri.host)
+        kind: EndKind = "external" if network.names.domain_of(uri.host) is None else "no address"
+        yield arrival.end(kind, place, uri=uri.text, host=uri.host)
     for target in targets[:1] if engine.kind == "gatekeeper" else targets:
         facts = {"host": uri.host, "by": target.by, "name": target.name, "address": target.address}
         told = arrival.then(arrival.step("resolved", target.place, **facts, port=target.port))
@@ -372,8 +376,7 @@ def _leg(
             # A proxy ignores codecs: the target gets the call, and refuses it.
             if engine.kind == "proxy":
                 leg = {"to": name, "protocol": leaving, "codec": None, "number": number}
-                arrival = arrival.then(arrival.step("leg", place, **leg, direct=False))
-                arrival = arrival._replace(engine=name)
+                arrival = arrival.then(arrival.step("leg", place, **leg, direct=False))._replace(engine=name)
             yield arrival.end("no codec", place, **facts, here=arrival.offer, there=target.codecs)
             return
     steps = []

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -258,6 +258,16 @@ def test_an_organisation_has_as_many_calls_as_it_may_until_one_is_over() -> None
     assert isinstance(telephone_calls(made, HALL, number, CALLS[2]), ras.AdmissionConfirm)
     answer(made, ras.DisengageRequest(8, f"{GUEST.host}:1720", CALLS[0], 3))
     assert isinstance(telephone_calls(made, GUEST, number, CALLS[2]), ras.AdmissionConfirm)
+
+
+def test_emergency_calls_count_towards_no_limit() -> None:
+    made = with_telephones(Others())
+    caller = made.table.callers[GUEST.host]
+    emergency = "420308000112"
+    calling = replace(caller, emergency=(emergency,))
+    made.table = replace(made.table, callers={**made.table.callers, GUEST.host: calling})
+    for number, call in (("420308000001", 0), (emergency, 1), ("420308000001", 2), (emergency, 3)):
+        assert isinstance(telephone_calls(made, GUEST, number, CALLS[call]), ras.AdmissionConfirm)
 
 
 def test_a_call_that_leads_nowhere_counts_for_nothing() -> None:
