@@ -32,6 +32,8 @@ CLOCK_NS: Final = 10_000_000
 """A tick of most clocks of time stamps, and what hosts and paths scatter."""
 SMALL: Final = 0.5
 """Share of the largest window: below it, the receiver has not read what arrived."""
+SOON: Final = 0.25
+"""Share of the wait for a request within which, beyond a round trip, an answer follows it."""
 _OPENS: Final = 2 | 4
 """SYN, whose window is not scaled, and RST, which has none."""
 _FLAWS: Final = {
@@ -158,7 +160,7 @@ def read(
     facts = replace(facts, unread_s=_unread_s(packets) if scaled else 0.0)
     columns = dict(vars(packets))
     blocks = columns.pop("blocks")
-    asks = _asks(packets)
+    asks = _asks(packets, trips)
     overdue = None if source != "receiver" or echoes is None else overdue_acks(packets, echoes)
     # The engine empties the columns once it has the packets, and nothing else should hold them.
     del packets
@@ -224,15 +226,25 @@ def overdue_acks(packets: ConnectionPackets, echoes: RttSeries) -> tuple[Ints, B
     return echoes.time_ns, np.asarray((due > 0) & (acks_ns[np.maximum(due, 1) - 1] > known_ns))
 
 
-def _asks(packets: ConnectionPackets) -> tuple[Ints, Ints]:
-    """When the sender fell silent until the receiver had sent data, and when the last of that came."""
+def _asks(packets: ConnectionPackets, trips: RttSeries) -> tuple[Ints, Ints]:
+    """When the sender fell silent until the receiver had sent a request, and when the last of that came.
+
+    The first data of the receiver in a silence is a request if the sender's next data follows it soon. While
+    the sender pauses for another reason, the receiver's heartbeats go on, and nothing follows the first soon.
+    """
     data = packets.payload_bytes > 0
     ours = np.sort(packets.time_ns[packets.from_sender & data & ~packets.again])
     theirs = np.sort(packets.time_ns[~packets.from_sender & data])
     behind = np.searchsorted(ours, theirs, side="right")
-    last = np.diff(behind, append=-1) != 0
-    between = last & (behind > 0) & (behind < len(ours))
-    return ours[behind[between] - 1], theirs[between]
+    between = (behind > 0) & (behind < len(ours))
+    theirs, behind = theirs[between], behind[between]
+    begins = np.flatnonzero(np.diff(behind, prepend=0))
+    silent, first, next_ns = ours[behind[begins] - 1], theirs[begins], ours[behind[begins]]
+    trip_ns = np.nan_to_num(trips.at(first.astype(np.float64)) * 1e9).astype(np.int64)
+    # A request may be several segments.
+    last = theirs[np.searchsorted(theirs, np.minimum(first + trip_ns, next_ns), side="right") - 1]
+    soon = next_ns - last <= trip_ns + SOON * (last - silent)
+    return silent[soon], last[soon]
 
 
 def _asked(asks: tuple[Ints, Ints], begun_ns: float, start_s: Floats, lasts_s: Floats) -> Floats | None:

@@ -79,6 +79,42 @@ def test_a_client_that_asks_late_is_told_from_a_server_that_answers_late(
     assert diagnosis.findings[0].confidence == "medium"
 
 
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_a_request_of_several_segments_is_one_request(tmp_path: Path, place: float) -> None:
+    talk = opened(20, place=place)
+    for _ in range(12):
+        talk.wait(2_000)
+        for _ in range(3):
+            talk.a.send(MSS)
+            talk.wait(4)
+        talk.wait(20 * (1 - place) + 5)
+        for _ in range(3):
+            talk.b.send(MSS)
+        talk.wait(20 * place)
+        talk.a.ack()
+    assert diagnosed(talk, tmp_path, "b").share("application_ask") > 0.85
+
+
+@pytest.mark.parametrize("place", [0.0, 1.0])
+@pytest.mark.parametrize("every_ms", [1_000, 4_000])
+def test_heartbeats_of_the_receiver_are_no_requests(tmp_path: Path, place: float, every_ms: float) -> None:
+    talk = opened(20, place=place)
+    for _ in range(12):
+        for _ in range(3):
+            talk.b.send(MSS)
+        talk.wait(20 * place)
+        talk.a.ack()
+        for _ in range(int(9_000 // every_ms)):
+            talk.wait(every_ms)
+            talk.a.send(40)
+            talk.wait(20 * (1 - place))
+            talk.b.ack()
+        talk.wait(1_000)
+    diagnosis = diagnosed(talk, tmp_path, "b")
+    assert diagnosis.main.key == "application_write"
+    assert diagnosis.share("application_ask") == 0
+
+
 @pytest.mark.parametrize("delay_ms", [70, 150, 400])
 def test_acks_that_a_timer_delays_are_neither_a_queue_nor_other_traffic(
     tmp_path: Path, delay_ms: int
