@@ -25,16 +25,20 @@ def lateness(connection: Connection) -> list[str]:
     least_ns = max(LATE_NS, int(LATE * (last_ns - connection["first_ns"])))
     remarks = []
     to_b, to_a = connection["handshake_ns"]
+    by_a = a["data_ns"] is not None and a["data_ns"][0] == first_ns
     if connection["begin"] == "handshake" and to_a is not None and to_b is not None:
-        by_a = a["data_ns"] is not None and a["data_ns"][0] == first_ns
         waited_ns = first_ns - connection["first_ns"] - to_b - to_a - (0 if by_a else to_b)
         if waited_ns >= least_ns:
             remarks.append(f"{'a' if by_a else 'b'} began to send {duration(waited_ns)} after the handshake")
-    for name, end in (("a", a), ("b", b)):
+    for name, peer, end in (("a", "b", a), ("b", "a", b)):
         number, took_ns = end.get("answers", 0), end.get("answers_ns", 0)
         if took_ns >= least_ns:
             most = f" in all, {duration(end['answer_max_ns'])} at most" if number > 1 else ""
-            remarks.append(f"{name} took {duration(took_ns)} to answer{most}")
+            told = f"took {duration(took_ns)} to answer"
+            if by_a == (name == "a"):
+                # Who sent data first asks, and what it sends later may be the next question.
+                told = f"sent its next data {duration(took_ns)} after {peer}'s"
+            remarks.append(f"{name} {told}{most}")
     remarks += [said for names in ("ab", "ba") if (said := _mute(connection, *names)) is not None]
     if connection["end"] == "reset":
         remarks.append(f"it was reset{reset_by(connection)}")

@@ -35,9 +35,18 @@ def test_windows_that_held_the_sender_up_are_named() -> None:
 
 def test_an_end_that_took_the_time_is_named_with_what_it_did() -> None:
     late = made.sender(answers=2, answers_ns=1_900_000_000, answer_max_ns=1_000_000_000)
-    text = wording.conclusion(made.connection(a=late))
+    asks = made.side("192.0.2.1", 80, data_packets=2, data_ns=(made.START_NS, made.START_NS))
+    text = wording.conclusion(made.connection(a=late, b=asks))
     assert "a took 1.90 s to answer in all, 1.00 s at most" in text
-    assert "to answer" not in wording.conclusion(made.connection(a=late | {"answers_ns": 20_000_000}))
+    quick = late | {"answers_ns": 20_000_000}
+    assert "to answer" not in wording.conclusion(made.connection(a=quick, b=asks))
+
+
+def test_the_end_that_sent_data_first_is_not_said_to_answer() -> None:
+    asks = made.sender(answers=2, answers_ns=1_900_000_000, answer_max_ns=1_000_000_000)
+    text = wording.conclusion(made.connection(a=asks))
+    assert "a sent its next data 1.90 s after b's in all, 1.00 s at most" in text
+    assert "to answer" not in text
 
 
 def test_an_end_that_never_sent_data_is_told_unless_that_is_a_transfer() -> None:
