@@ -35,8 +35,9 @@ def lateness(connection: Connection) -> list[str]:
         if took_ns >= least_ns:
             most = f" in all, {duration(end['answer_max_ns'])} at most" if number > 1 else ""
             told = f"took {duration(took_ns)} to answer"
-            if by_a == (name == "a"):
-                # Who sent data first asks, and what it sends later may be the next question.
+            if connection["begin"] != "handshake" or by_a == (name == "a"):
+                # Who sent data first asks, and what it sends later may be the next question. Who did is not
+                # known of a capture that begins later.
                 told = f"sent its next data {duration(took_ns)} after {peer}'s"
             remarks.append(f"{name} {told}{most}")
     remarks += [said for names in ("ab", "ba") if (said := _mute(connection, *names)) is not None]
