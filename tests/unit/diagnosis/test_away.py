@@ -15,8 +15,8 @@ from weirlab.testing.tcp import TcpConversation
 
 from .made import MS, Sender, at_the_receiver
 from .made import MSS as SEGMENT
+from .talks import MSS, diagnosed
 from .test_drain import opened
-from .test_messages import MSS, diagnosed
 
 
 def bursts(talk: TcpConversation, sizes: list[int], rtt_ms: float, jitter_ms: float) -> None:

@@ -11,7 +11,7 @@ import pytest
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.tcp import TcpConversation, TcpSegment, TcpSide
 
-from .test_messages import CLIENT, MSS, SERVER, diagnosed
+from .talks import CLIENT, MSS, SERVER, diagnosed
 from .test_policer import RATE, RTT_MS, PathTrips, chance, link, sent
 
 

@@ -8,33 +8,10 @@ from pathlib import Path
 import pytest
 
 from weirlab import trace
-from weirlab.diagnosis import tracing
-from weirlab.diagnosis.finding import Diagnosis
-from weirlab.testing.tcp import Flag, TcpConversation, TcpSide, write_pcap
+from weirlab.testing.tcp import Flag, TcpConversation, TcpSide
 from weirlab.trace import wording
-from weirlab.trace.facts import SideName
 
-CLIENT = TcpSide("192.0.2.7", 41_000, isn=5_000_000)
-SERVER = TcpSide("198.51.100.9", 8443, isn=80_000_000)
-MSS = 1448
-
-
-def opened(
-    rtt_ms: float, *, place: float = 0.0, mss: int = 1460, window_bytes: int = 4_000_000
-) -> TcpConversation:
-    ends = (TcpSide(s.address, s.port, s.isn, mss, 7, window_bytes=window_bytes) for s in (CLIENT, SERVER))
-    talk = TcpConversation(*ends)
-    talk.handshake(rtt_ms=rtt_ms, place=place)
-    return talk
-
-
-def diagnosed(talk: TcpConversation, folder: Path, sender: SideName) -> Diagnosis:
-    write_pcap(folder / "made.pcap", talk.packets())
-    with trace.read([folder / "made.pcap"], series=True) as read:
-        found = tracing.read(read, read.facts["connections"][0], sender)
-    assert found is not None
-    assert sum(each.share for each in found.findings) == pytest.approx(1, abs=0.01)
-    return found
+from .talks import CLIENT, MSS, SERVER, diagnosed, opened
 
 
 @pytest.mark.parametrize("ask_bytes", [40, 300, 4_000])
@@ -53,66 +30,6 @@ def test_a_window_of_one_huge_segment_is_not_full_with_a_small_request(
     diagnosis = diagnosed(talk, tmp_path, "a")
     assert diagnosis.main.key == "application_write"
     assert diagnosis.share("receive_window") == 0
-
-
-@pytest.mark.parametrize(
-    ("asks_s", "thinks_s", "key"), [(3, 0.2, "application_ask"), (0.2, 3, "application_write")]
-)
-@pytest.mark.parametrize("place", [0.0, 1.0])
-def test_a_client_that_asks_late_is_told_from_a_server_that_answers_late(
-    tmp_path: Path, place: float, asks_s: float, thinks_s: float, key: str
-) -> None:
-    talk = opened(20, place=place)
-    for _ in range(12):
-        talk.wait(1_000 * asks_s)
-        talk.a.send(300)
-        talk.wait(10)
-        talk.b.ack()
-        talk.wait(1_000 * thinks_s)
-        for _ in range(3):
-            talk.b.send(MSS)
-        talk.wait(20)
-        talk.a.ack()
-    diagnosis = diagnosed(talk, tmp_path, "b")
-    assert diagnosis.main.key == key
-    assert diagnosis.share(key) > 0.85
-    assert diagnosis.findings[0].confidence == "medium"
-
-
-@pytest.mark.parametrize("place", [0.0, 1.0])
-def test_a_request_of_several_segments_is_one_request(tmp_path: Path, place: float) -> None:
-    talk = opened(20, place=place)
-    for _ in range(12):
-        talk.wait(2_000)
-        for _ in range(3):
-            talk.a.send(MSS)
-            talk.wait(4)
-        talk.wait(20 * (1 - place) + 5)
-        for _ in range(3):
-            talk.b.send(MSS)
-        talk.wait(20 * place)
-        talk.a.ack()
-    assert diagnosed(talk, tmp_path, "b").share("application_ask") > 0.85
-
-
-@pytest.mark.parametrize("place", [0.0, 1.0])
-@pytest.mark.parametrize("every_ms", [1_000, 4_000])
-def test_heartbeats_of_the_receiver_are_no_requests(tmp_path: Path, place: float, every_ms: float) -> None:
-    talk = opened(20, place=place)
-    for _ in range(12):
-        for _ in range(3):
-            talk.b.send(MSS)
-        talk.wait(20 * place)
-        talk.a.ack()
-        for _ in range(int(9_000 // every_ms)):
-            talk.wait(every_ms)
-            talk.a.send(40)
-            talk.wait(20 * (1 - place))
-            talk.b.ack()
-        talk.wait(1_000)
-    diagnosis = diagnosed(talk, tmp_path, "b")
-    assert diagnosis.main.key == "application_write"
-    assert diagnosis.share("application_ask") == 0
 
 
 @pytest.mark.parametrize("delay_ms", [70, 150, 400])

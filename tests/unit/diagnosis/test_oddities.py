@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from .test_messages import MSS, diagnosed, opened
+from .talks import MSS, diagnosed, opened
 
 
 def test_messages_whose_answers_no_timer_delays_so_long_are_not_nagles(tmp_path: Path) -> None:

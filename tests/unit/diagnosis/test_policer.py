@@ -12,7 +12,7 @@ import pytest
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.tcp import Fate, TcpConversation, TcpSegment
 
-from .test_messages import MSS, diagnosed, opened
+from .talks import MSS, diagnosed, opened
 
 RTT_MS = 40.0
 RATE = 1000.0

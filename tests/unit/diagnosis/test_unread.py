@@ -9,8 +9,8 @@ import pytest
 from weirlab.diagnosis.causes import BOTTLENECK
 from weirlab.diagnosis.finding import Diagnosis
 
+from .talks import MSS, diagnosed
 from .test_drain import opened
-from .test_messages import MSS, diagnosed
 from .test_policer import RTT_MS
 
 
